@@ -1,0 +1,61 @@
+"""Lunette: window operators with one exact meaning and kernels at the speed of memory."""
+
+from lunette import spec
+from lunette.dispatch import SlowPathWarning, backend_for, forward, jvp, vjp
+from lunette.functional import (
+    adaptive_avg_pool,
+    adaptive_max_pool,
+    avg_pool,
+    global_avg_pool,
+    global_max_pool,
+    max_pool,
+    max_unpool,
+    smooth_max_pool,
+)
+from lunette.ops import (
+    AdaptiveAvgPool,
+    AdaptiveMaxPool,
+    AvgPool,
+    GlobalAvgPool,
+    GlobalMaxPool,
+    MaxPool,
+    Op,
+    Pool,
+    SmoothMaxPool,
+)
+from lunette.reductions import Max, Mean, SmoothMax
+from lunette.regions import Adaptive, Global, Sliding
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Adaptive",
+    "AdaptiveAvgPool",
+    "AdaptiveMaxPool",
+    "AvgPool",
+    "Global",
+    "GlobalAvgPool",
+    "GlobalMaxPool",
+    "Max",
+    "MaxPool",
+    "Mean",
+    "Op",
+    "Pool",
+    "Sliding",
+    "SlowPathWarning",
+    "SmoothMax",
+    "SmoothMaxPool",
+    "adaptive_avg_pool",
+    "adaptive_max_pool",
+    "avg_pool",
+    "backend_for",
+    "forward",
+    "global_avg_pool",
+    "global_max_pool",
+    "jvp",
+    "max_pool",
+    "max_unpool",
+    "smooth_max_pool",
+    "spec",
+    "vjp",
+]

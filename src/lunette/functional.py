@@ -1,0 +1,136 @@
+"""The ops as functions: one line each over the op objects."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lunette.arguments import tuple_of_sizes
+from lunette.dispatch import forward, forward_with_indices
+from lunette.ops import (
+    AdaptiveAvgPool,
+    AdaptiveMaxPool,
+    AvgPool,
+    GlobalAvgPool,
+    GlobalMaxPool,
+    MaxPool,
+    SmoothMaxPool,
+)
+
+__all__ = [
+    "adaptive_avg_pool",
+    "adaptive_max_pool",
+    "avg_pool",
+    "global_avg_pool",
+    "global_max_pool",
+    "max_pool",
+    "max_unpool",
+    "smooth_max_pool",
+]
+
+
+def max_pool(
+    x: Any,
+    kernel: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    ties: str = "first",
+    return_indices: bool = False,
+    backend: str | None = None,
+) -> Any:
+    """The largest cell of each window; with its flat position in the pooled axes when asked."""
+    op = MaxPool(kernel, stride, padding, dilation, ceil_mode, ties)
+    verb = forward_with_indices if return_indices else forward
+    return verb(op, x, backend=backend)
+
+
+def avg_pool(
+    x: Any,
+    kernel: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+    backend: str | None = None,
+) -> Any:
+    """The mean of each window."""
+    op = AvgPool(kernel, stride, padding, dilation, ceil_mode, count_include_pad, divisor_override)
+    return forward(op, x, backend=backend)
+
+
+def smooth_max_pool(
+    x: Any,
+    kernel: Any,
+    beta: float,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    backend: str | None = None,
+) -> Any:
+    """`(1/beta) log Σ exp(beta·x)` of each window."""
+    op = SmoothMaxPool(kernel, beta, stride, padding, dilation, ceil_mode, count_include_pad)
+    return forward(op, x, backend=backend)
+
+
+def adaptive_avg_pool(x: Any, output_size: Any, backend: str | None = None) -> Any:
+    """The mean of each of `output_size` bins."""
+    return forward(AdaptiveAvgPool(output_size), x, backend=backend)
+
+
+def adaptive_max_pool(
+    x: Any,
+    output_size: Any,
+    ties: str = "first",
+    return_indices: bool = False,
+    backend: str | None = None,
+) -> Any:
+    """The largest cell of each of `output_size` bins."""
+    verb = forward_with_indices if return_indices else forward
+    return verb(AdaptiveMaxPool(output_size, ties), x, backend=backend)
+
+
+def global_avg_pool(x: Any, ndim: int, keepdims: bool = True, backend: str | None = None) -> Any:
+    """The mean over the last `ndim` axes."""
+    return forward(GlobalAvgPool(ndim, keepdims), x, backend=backend)
+
+
+def global_max_pool(
+    x: Any, ndim: int, keepdims: bool = True, ties: str = "all", backend: str | None = None
+) -> Any:
+    """The largest cell over the last `ndim` axes."""
+    return forward(GlobalMaxPool(ndim, keepdims, ties), x, backend=backend)
+
+
+def max_unpool(values: Any, indices: Any, output_size: Any) -> Any:
+    """Zeros of `output_size` on the last axes, with each value put back at its index.
+
+    `indices` are those of `max_pool(..., return_indices=True)`: int64 positions in the flattened
+    pooled axes, −1 for a window without a cell. Of values with one index, the last is kept.
+    """
+    from lunette.spec import unpool
+
+    pooled = tuple_of_sizes(output_size, "output_size")
+    values, indices = np.asarray(values), np.asarray(indices)
+    if indices.dtype != np.int64:
+        raise TypeError(f"indices have dtype {indices.dtype}; expected int64")
+    if indices.shape != values.shape:
+        raise ValueError(f"indices have shape {indices.shape}; expected the values' {values.shape}")
+    if values.ndim < len(pooled):
+        raise ValueError(
+            f"output_size={pooled} names {len(pooled)} axes; values of shape {values.shape} "
+            f"have {values.ndim}"
+        )
+    cells = int(np.prod(pooled, dtype=object))
+    if indices.size and not (indices.min() >= -1 and indices.max() < cells):
+        worst = indices.max() if indices.max() >= cells else indices.min()
+        raise ValueError(
+            f"indices contain {worst}; expected −1 … {cells - 1}, positions in {pooled}"
+        )
+    return unpool(values, indices, pooled)

@@ -1,0 +1,25 @@
+"""Ops: regions × a reduction, or a convolution. Frozen, hashable, checked when made, no arrays."""
+
+from lunette.ops.base import Op
+from lunette.ops.pooling import (
+    AdaptiveAvgPool,
+    AdaptiveMaxPool,
+    AvgPool,
+    GlobalAvgPool,
+    GlobalMaxPool,
+    MaxPool,
+    Pool,
+    SmoothMaxPool,
+)
+
+__all__ = [
+    "AdaptiveAvgPool",
+    "AdaptiveMaxPool",
+    "AvgPool",
+    "GlobalAvgPool",
+    "GlobalMaxPool",
+    "MaxPool",
+    "Op",
+    "Pool",
+    "SmoothMaxPool",
+]

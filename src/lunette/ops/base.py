@@ -1,0 +1,192 @@
+"""What every op is: a frozen value with a signature, three verbs and a repr that pastes back."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+
+from lunette.arguments import choice, size
+
+__all__ = ["Op", "is_float", "kind_of", "paddings", "shortest", "shortest_padding"]
+
+Shape = tuple[int, ...]
+
+
+def is_float(dtype: np.dtype[Any]) -> bool:
+    """The float types with every verb: float16, bfloat16, float32, float64."""
+    return dtype.name in ("float16", "bfloat16", "float32", "float64")
+
+
+def kind_of(dtype: np.dtype[Any]) -> str:
+    """`float`, `integer` (bools too) or `object`; any other dtype is a TypeError."""
+    if is_float(dtype):
+        return "float"
+    if dtype.kind in "iub":
+        return "integer"
+    if dtype.kind == "O":
+        return "object"
+    raise TypeError(
+        f"dtype {dtype}: expected float16, bfloat16, float32, float64, an integer type, bool, "
+        "or an object array of exact numbers"
+    )
+
+
+class Op:
+    """A window operator. Subclasses are frozen dataclasses; equal fields make equal ops."""
+
+    _hash: int
+    operand_names: tuple[str, ...] = ("x",)
+
+    # -- the signature: shapes and dtypes, before any array is touched --
+
+    def out_shape(self, *shapes: Shape) -> Shape:
+        """Shape of the result for operands of these shapes; a ValueError where there is none."""
+        raise NotImplementedError
+
+    def result_dtype(self, *dtypes: np.dtype[Any]) -> np.dtype[Any]:
+        """dtype of the result for operands of these dtypes."""
+        raise NotImplementedError
+
+    def check_operands(self, shapes: tuple[Shape, ...], dtypes: tuple[np.dtype[Any], ...]) -> Shape:
+        """Refuse operands that the op cannot take; the shape of the result otherwise."""
+        for dtype in dtypes:
+            kind_of(dtype)
+        self.result_dtype(*dtypes)
+        return self.out_shape(*shapes)
+
+    def check_tangents(
+        self,
+        shapes: tuple[Shape, ...],
+        dtypes: tuple[np.dtype[Any], ...],
+        tangent_shapes: tuple[Shape, ...],
+        tangent_dtypes: tuple[np.dtype[Any], ...],
+    ) -> None:
+        """A tangent has the shape and dtype of its operand."""
+        if len(tangent_shapes) != len(shapes):
+            raise ValueError(f"{self!r}: {len(shapes)} operands but {len(tangent_shapes)} tangents")
+        self._check_differentiable(dtypes)
+        for name, shape, dtype, t_shape, t_dtype in zip(
+            self.operand_names, shapes, dtypes, tangent_shapes, tangent_dtypes, strict=False
+        ):
+            if t_shape != shape:
+                raise ValueError(
+                    f"tangent of {name} has shape {t_shape}; expected {name}'s shape {shape}"
+                )
+            if t_dtype != dtype:
+                raise TypeError(
+                    f"tangent of {name} has dtype {t_dtype}; expected {name}'s dtype {dtype}"
+                )
+
+    def check_gradient(
+        self,
+        shapes: tuple[Shape, ...],
+        dtypes: tuple[np.dtype[Any], ...],
+        grad_shape: Shape,
+        grad_dtype: np.dtype[Any],
+    ) -> None:
+        """A gradient has the shape and dtype of the result."""
+        self._check_differentiable(dtypes)
+        expected = self.out_shape(*shapes)
+        if grad_shape != expected:
+            raise ValueError(f"gradient has shape {grad_shape}; expected the output's {expected}")
+        if grad_dtype != self.result_dtype(*dtypes):
+            raise TypeError(
+                f"gradient has dtype {grad_dtype}; expected the output's {self.result_dtype(*dtypes)}"
+            )
+
+    def _check_differentiable(self, dtypes: tuple[np.dtype[Any], ...]) -> None:
+        for name, dtype in zip(self.operand_names, dtypes, strict=False):
+            if kind_of(dtype) == "integer":
+                raise TypeError(
+                    f"{name} has dtype {dtype}: integers have no tangent or gradient; "
+                    "convert to a float type first"
+                )
+
+    # -- the verbs --
+
+    def __call__(self, *operands: Any) -> Any:
+        """The op's value; the same kind of array out as in."""
+        from lunette.dispatch import forward
+
+        return forward(self, *operands)
+
+    def jvp(self, operands: Any, tangents: Any) -> Any:
+        """The directional derivative at `operands` along `tangents`."""
+        from lunette.dispatch import jvp
+
+        return jvp(self, operands, tangents)
+
+    def vjp(self, operands: Any, grad: Any) -> Any:
+        """The gradient in each operand, given the gradient `grad` of the result."""
+        from lunette.dispatch import vjp
+
+        return vjp(self, operands, grad)
+
+    # -- a value: equality, hash, repr --
+
+    def _key(self) -> tuple[Any, ...]:
+        return tuple(getattr(self, f.name) for f in fields(self))  # type: ignore[arg-type]
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        # Kernels look plans up by op on every call, so the hash is computed once.
+        try:
+            return self._hash
+        except AttributeError:
+            value = hash((type(self), self._key()))
+            object.__setattr__(self, "_hash", value)
+            return value
+
+    def __getstate__(self) -> dict[str, Any]:
+        # String hashes differ between processes: a pickled op must not carry its hash along.
+        return {k: v for k, v in self.__dict__.items() if k != "_hash"}
+
+    def __repr__(self) -> str:
+        first, *rest = self._arguments()
+        named = [f"{name}={value!r}" for name, value, default in rest if value != default]
+        return f"{type(self).__name__}({', '.join([repr(first[1]), *named])})"
+
+    def _arguments(self) -> list[tuple[str, Any, Any]]:
+        """(name, value, default) of each argument, in order; the first is always printed."""
+        raise NotImplementedError
+
+
+def shortest(values: tuple[Any, ...]) -> Any:
+    """One number for a tuple of equal ones."""
+    return values[0] if len(set(values)) == 1 else values
+
+
+def shortest_padding(padding: Any) -> Any:
+    """The shortest `padding` argument that means these (before, after) pairs."""
+    if isinstance(padding, str) or any(before != after for before, after in padding):
+        return padding
+    return shortest(tuple(before for before, _ in padding))
+
+
+def paddings(value: Any, ndim: int) -> tuple[tuple[int, int], ...] | str:
+    """(before, after) per axis from an int, one per axis, a pair per axis, "valid" or "same"."""
+    if isinstance(value, str):
+        if choice(value, "padding", ("valid", "same")) == "same":
+            return "same"
+        return ((0, 0),) * ndim
+    if isinstance(value, (tuple, list)):
+        if len(value) != ndim:
+            raise ValueError(
+                f"padding={value!r}: expected an integer, {ndim} of them, or {ndim} "
+                f"(before, after) pairs, one per axis; got {len(value)}"
+            )
+        return tuple(_pair(v, axis) for axis, v in enumerate(value))
+    return ((size(value, "padding", 0),) * 2,) * ndim
+
+
+def _pair(value: Any, axis: int) -> tuple[int, int]:
+    if isinstance(value, (tuple, list)):
+        if len(value) != 2:
+            raise ValueError(f"padding={value!r} on axis {axis}: expected a (before, after) pair")
+        return size(value[0], "padding", 0, axis), size(value[1], "padding", 0, axis)
+    both = size(value, "padding", 0, axis)
+    return both, both

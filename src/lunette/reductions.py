@@ -1,0 +1,70 @@
+"""What happens to the cells of a window: max, mean or smooth max. Frozen records, no arithmetic."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any
+
+from lunette.arguments import choice, flag, size
+
+__all__ = ["Max", "Mean", "Reduction", "SmoothMax"]
+
+TIES = ("first", "all", "split")
+
+
+class Reduction:
+    """The kind of value a window gives."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Max(Reduction):
+    """The largest cell; padding is never seen.
+
+    `ties` says who gets the derivative when several cells are largest: the `"first"` in row-major
+    order, `"all"` of them wholly, or all in equal shares (`"split"`).
+    """
+
+    ties: str = "first"
+
+    def __post_init__(self) -> None:
+        choice(self.ties, "ties", TIES)
+
+
+@dataclass(frozen=True, slots=True)
+class Mean(Reduction):
+    """The sum of the cells over the number counted, or over `divisor_override`."""
+
+    count_include_pad: bool = True
+    divisor_override: int | None = None
+
+    def __post_init__(self) -> None:
+        flag(self.count_include_pad, "count_include_pad")
+        if self.divisor_override is not None:
+            divisor = size(self.divisor_override, "divisor_override", 1)
+            object.__setattr__(self, "divisor_override", divisor)
+
+
+@dataclass(frozen=True, slots=True)
+class SmoothMax(Reduction):
+    """`(1/beta) log Σ exp(beta·x)`: above the max for beta > 0, below the min for beta < 0."""
+
+    beta: float
+    count_include_pad: bool = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "beta", _beta(self.beta))
+        flag(self.count_include_pad, "count_include_pad")
+
+
+def _beta(value: Any) -> Any:
+    """A finite non-zero real; floats and integers become float, other reals stay as they are."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(f"beta={value!r}: expected a real number, got {type(value).__name__}")
+    number = float(value)
+    if not math.isfinite(number) or number == 0:
+        raise ValueError(f"beta={value!r}: expected a finite number other than zero")
+    return number

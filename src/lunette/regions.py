@@ -1,0 +1,273 @@
+"""Which input positions an output index reads, axis by axis, and which outputs read a position.
+
+This is the only place with output-size arithmetic. Everything is in Python integers, so no size
+overflows. A position outside the input is padding: it is counted, never read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import gcd
+from typing import Any, Literal, NamedTuple
+
+from lunette.arguments import flag, size
+
+__all__ = ["Adaptive", "Global", "Part", "Region", "Sliding", "Window", "transposed_length"]
+
+
+class Window(NamedTuple):
+    """The cells of one output on one axis: positions `start, start + step, … < stop`.
+
+    `counted` is the number of cells of the window that lie in the padded input: those positions,
+    and the padding cells beside them. Cells that `ceil_mode` adds past the padding are not counted.
+    """
+
+    start: int
+    stop: int
+    step: int
+    counted: int
+
+    @property
+    def positions(self) -> range:
+        """The input positions read, in order."""
+        return range(self.start, self.stop, self.step)
+
+    @property
+    def real(self) -> int:
+        """How many input positions are read."""
+        return len(self.positions)
+
+
+class Region:
+    """One axis of a window operator: a map from output indices to windows, and its inverse."""
+
+    __slots__ = ()
+
+    def out_length(self, n: int) -> int:
+        """Number of outputs for an axis of length `n`; an axis it cannot serve is a ValueError."""
+        raise NotImplementedError
+
+    def window(self, n: int, i: int) -> Window:
+        """The cells that output `i` reads on an axis of length `n`."""
+        raise NotImplementedError
+
+    def readers(self, n: int, lo: int, hi: int) -> Sequence[int]:
+        """Every output that reads some position of `lo ≤ p < hi`, in increasing order."""
+        raise NotImplementedError
+
+    def slab(self, n: int, first: int, last: int) -> tuple[int, int]:
+        """The shortest range `[lo, hi)` with every position that outputs `first ≤ i < last` read.
+
+        `(0, 0)` when they read nothing but padding.
+        """
+        windows = [w for i in range(first, last) if (w := self.window(n, i)).real]
+        if not windows:
+            return (0, 0)
+        return min(w.start for w in windows), max(w.stop for w in windows)
+
+    def part(self, n: int, first: int, last: int) -> Part:
+        """The region of outputs `first ≤ i < last` alone, over just the slab that they read."""
+        lo, hi = self.slab(n, first, last)
+        if lo == hi:  # padding alone: an axis may not be empty, so keep one cell that nobody reads
+            lo, hi = 0, 1
+        return Part(self, n, (first, last), (lo, hi))
+
+
+@dataclass(frozen=True, slots=True)
+class Sliding(Region):
+    """Windows of `kernel` cells, `dilation` apart, that start every `stride` positions.
+
+    `padding` is an int, a `(before, after)` pair, or `"same"`: as much as makes `ceil(n / stride)`
+    outputs, the odd cell at the end. With `ceil_mode` a last window may reach past the padding; it
+    is dropped if it starts at or past `n + before`.
+    """
+
+    kernel: int
+    stride: int | None = None
+    padding: int | tuple[int, int] | Literal["same", "valid"] = 0
+    dilation: int = 1
+    ceil_mode: bool = False
+
+    def __post_init__(self) -> None:
+        kernel = size(self.kernel, "kernel", 1)
+        object.__setattr__(self, "kernel", kernel)
+        stride = kernel if self.stride is None else size(self.stride, "stride", 1)
+        object.__setattr__(self, "stride", stride)
+        object.__setattr__(self, "padding", _padding(self.padding))
+        object.__setattr__(self, "dilation", size(self.dilation, "dilation", 1))
+        flag(self.ceil_mode, "ceil_mode")
+
+    @property
+    def extent(self) -> int:
+        """Positions from the first cell of a window to its last, both included."""
+        return self.dilation * (self.kernel - 1) + 1
+
+    def margins(self, n: int) -> tuple[int, int]:
+        """Padding cells before and after an axis of length `n`."""
+        if isinstance(self.padding, tuple):
+            return self.padding
+        outputs = -(-n // self._stride)
+        total = max((outputs - 1) * self._stride + self.extent - n, 0)
+        return total // 2, total - total // 2
+
+    def out_length(self, n: int) -> int:
+        if n < 1:
+            raise ValueError(f"length {n}: a pooled axis needs at least one position")
+        if self.padding == "same":
+            return -(-n // self._stride)
+        before, after = self.margins(n)
+        room = n + before + after - self.extent
+        if room < 0:
+            raise ValueError(
+                f"a window of {self.extent} positions (kernel {self.kernel}, dilation "
+                f"{self.dilation}) is longer than the padded input: length {n} with padding "
+                f"({before}, {after}) has {n + before + after}; use a smaller kernel or more padding"
+            )
+        if not self.ceil_mode:
+            return room // self._stride + 1
+        outputs = -(-room // self._stride) + 1
+        return outputs - 1 if (outputs - 1) * self._stride >= n + before else outputs
+
+    def window(self, n: int, i: int) -> Window:
+        before, after = self.margins(n)
+        origin = i * self._stride - before
+        step = self.dilation
+        skipped = max(0, -(origin // step))  # cells before position 0
+        last = min(self.kernel - 1, (n - 1 - origin) // step)
+        counted = min(self.kernel, (n + after - 1 - origin) // step + 1)
+        if last < skipped:
+            return Window(0, 0, step, counted)
+        return Window(origin + skipped * step, origin + last * step + 1, step, counted)
+
+    def readers(self, n: int, lo: int, hi: int) -> Sequence[int]:
+        lo, hi = max(lo, 0), min(hi, n)
+        if hi - lo >= self.dilation:
+            # A window whose extent meets the range has a cell in it: cells are `dilation` apart.
+            return self._reaching(n, lo, hi)
+        return sorted(i for p in range(lo, hi) for i in self._readers_of(n, p))
+
+    def _reaching(self, n: int, lo: int, hi: int) -> range:
+        """Outputs whose extent meets `[lo, hi)`."""
+        before, _ = self.margins(n)
+        first = max(0, -((self.extent - 1 - lo - before) // self._stride))
+        last = min(self.out_length(n), (hi + before - 1) // self._stride + 1)
+        return range(first, max(first, last))
+
+    def _readers_of(self, n: int, p: int) -> range:
+        """Outputs `i` with `p + before − i·stride` a multiple of the dilation: a progression."""
+        before, _ = self.margins(n)
+        reaching = self._reaching(n, p, p + 1)
+        common = gcd(self._stride, self.dilation)
+        if (p + before) % common:
+            return range(0)
+        period = self.dilation // common
+        residue = (p + before) // common * pow(self._stride // common, -1, period) % period
+        first = reaching.start + (residue - reaching.start) % period
+        return range(first, max(first, reaching.stop), period)
+
+    @property
+    def _stride(self) -> int:
+        assert self.stride is not None
+        return self.stride
+
+
+@dataclass(frozen=True, slots=True)
+class Adaptive(Region):
+    """`output_size` bins `[floor(i·n/m), ceil((i+1)·n/m))`: they cover the axis; `m` may exceed `n`."""
+
+    output_size: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "output_size", size(self.output_size, "output_size", 1))
+
+    def out_length(self, n: int) -> int:
+        if n < 1:
+            raise ValueError(f"length {n}: a pooled axis needs at least one position")
+        return self.output_size
+
+    def window(self, n: int, i: int) -> Window:
+        start = i * n // self.output_size
+        stop = -(-(i + 1) * n // self.output_size)
+        return Window(start, stop, 1, stop - start)
+
+    def readers(self, n: int, lo: int, hi: int) -> Sequence[int]:
+        lo, hi = max(lo, 0), min(hi, n)
+        if lo >= hi:
+            return range(0)
+        return range(lo * self.output_size // n, -(-hi * self.output_size // n))
+
+
+@dataclass(frozen=True, slots=True)
+class Global(Region):
+    """One output that reads the whole axis."""
+
+    def out_length(self, n: int) -> int:
+        return Adaptive(1).out_length(n)
+
+    def window(self, n: int, i: int) -> Window:
+        return Window(0, n, 1, n)
+
+    def readers(self, n: int, lo: int, hi: int) -> Sequence[int]:
+        return range(1) if max(lo, 0) < min(hi, n) else range(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Part(Region):
+    """Outputs `outputs[0] ≤ i < outputs[1]` of `region` on an axis of `length`, read from a slab.
+
+    The input is the slab `[slab[0], slab[1])` of that axis. Windows and counted cells are those of
+    the whole axis, so a part of an array pools as it would inside it.
+    """
+
+    region: Region
+    length: int
+    outputs: tuple[int, int]
+    slab_range: tuple[int, int]
+
+    def out_length(self, n: int) -> int:
+        lo, hi = self.slab_range
+        if n != hi - lo:
+            raise ValueError(f"length {n}: this part reads a slab of {hi - lo} positions")
+        return self.outputs[1] - self.outputs[0]
+
+    def window(self, n: int, i: int) -> Window:
+        start, stop, step, counted = self.region.window(self.length, self.outputs[0] + i)
+        if start == stop:
+            return Window(0, 0, step, counted)
+        offset = self.slab_range[0]
+        return Window(start - offset, stop - offset, step, counted)
+
+    def readers(self, n: int, lo: int, hi: int) -> Sequence[int]:
+        offset, (first, last) = self.slab_range[0], self.outputs
+        whole = self.region.readers(self.length, max(lo, 0) + offset, min(hi, n) + offset)
+        return [i - first for i in whole if first <= i < last]
+
+
+def transposed_length(
+    n: int, kernel: int, stride: int, padding: tuple[int, int], dilation: int, output_padding: int
+) -> int:
+    """Outputs of a transposed convolution along one axis; a length below one is a ValueError."""
+    before, after = padding
+    length = (n - 1) * stride - before - after + dilation * (kernel - 1) + output_padding + 1
+    if n < 1 or length < 1:
+        raise ValueError(
+            f"length {n} gives {length} outputs (kernel {kernel}, stride {stride}, padding "
+            f"{padding}, dilation {dilation}, output_padding {output_padding}); expected at least 1"
+        )
+    return length
+
+
+def _padding(value: Any) -> tuple[int, int] | Literal["same"]:
+    if isinstance(value, str):
+        if value == "same":
+            return "same"
+        if value == "valid":
+            return (0, 0)
+        raise ValueError(f"padding={value!r}: expected an integer, a pair, 'valid' or 'same'")
+    if isinstance(value, (tuple, list)):
+        if len(value) != 2:
+            raise ValueError(f"padding={value!r}: expected one (before, after) pair per axis")
+        return size(value[0], "padding", 0), size(value[1], "padding", 0)
+    both = size(value, "padding", 0)
+    return both, both

@@ -1,0 +1,85 @@
+"""The meaning of every op: plain loops, any rank, any number system.
+
+`forward`, `jvp` and `vjp` here are what every kernel must agree with. They take arrays of floats
+or integers, and object arrays of anything in `lunette.spec.scalars`: Fractions, python-flint's
+rationals and balls, intervals, dual numbers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lunette.ops.base import Op
+from lunette.ops.pooling import Pooling
+from lunette.spec import pooling, scalars
+from lunette.spec.duals import Dual
+from lunette.spec.intervals import Interval
+from lunette.spec.pooling import unpool
+from lunette.spec.scalars import MissingOperation, Undecided
+
+__all__ = [
+    "Dual",
+    "Interval",
+    "MissingOperation",
+    "Undecided",
+    "forward",
+    "forward_with_indices",
+    "jvp",
+    "meaning",
+    "pooling",
+    "scalars",
+    "unpool",
+    "vjp",
+]
+
+
+def forward(op: Op, *operands: Any) -> Any:
+    """The op's value."""
+    arrays = _arrays(operands)
+    op.check_operands(*_signature(arrays))
+    return meaning(op).forward(op, arrays)
+
+
+def forward_with_indices(op: Op, *operands: Any) -> Any:
+    """A max's value, and the flat position in the pooled axes of each window's winner (−1: none)."""
+    arrays = _arrays(operands)
+    op.check_operands(*_signature(arrays))
+    return meaning(op).forward_with_indices(op, arrays)
+
+
+def jvp(op: Op, operands: Any, tangents: Any) -> Any:
+    """The directional derivative; a bare array stands for a single operand."""
+    arrays, directions = _arrays(_tuple(operands)), _arrays(_tuple(tangents))
+    op.check_operands(*_signature(arrays))
+    op.check_tangents(*_signature(arrays), *_signature(directions))
+    return meaning(op).jvp(op, arrays, directions)
+
+
+def vjp(op: Op, operands: Any, grad: Any) -> Any:
+    """The gradient in each operand; bare for a bare operand, a tuple otherwise."""
+    arrays, (gradient,) = _arrays(_tuple(operands)), _arrays((grad,))
+    op.check_operands(*_signature(arrays))
+    op.check_gradient(*_signature(arrays), gradient.shape, gradient.dtype)
+    gradients = meaning(op).vjp(op, arrays, gradient)
+    return gradients if isinstance(operands, tuple) else gradients[0]
+
+
+def meaning(op: Op) -> Any:
+    """The module that says what this op means: the verbs over tuples of checked arrays."""
+    if isinstance(op, Pooling):
+        return pooling
+    raise TypeError(f"{op!r}: the specification knows no such op")
+
+
+def _tuple(operands: Any) -> tuple[Any, ...]:
+    return operands if isinstance(operands, tuple) else (operands,)
+
+
+def _arrays(operands: tuple[Any, ...]) -> tuple[np.ndarray[Any, Any], ...]:
+    return tuple(np.asarray(x) for x in operands)
+
+
+def _signature(arrays: tuple[np.ndarray[Any, Any], ...]) -> tuple[Any, Any]:
+    return tuple(a.shape for a in arrays), tuple(a.dtype for a in arrays)

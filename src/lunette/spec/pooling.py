@@ -1,0 +1,234 @@
+"""What pooling means: for each output, in row-major order, a reduction of its window's cells.
+
+A reduction is two functions of the window: its value, and its *shares*. The derivative of the
+value along dx is `(Σ share·dx) / divisor`, and its adjoint adds `share·(gy / divisor)` to the
+gradient of each cell. Sums start from zero and fold left to right: that order is the meaning.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from itertools import product
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lunette.ops.pooling import Pooling
+from lunette.reductions import Max, Mean, Reduction, SmoothMax
+from lunette.spec.scalars import Scalars, lift, lower, of_array
+
+__all__ = ["forward", "forward_with_indices", "jvp", "unpool", "vjp"]
+
+Array = np.ndarray[Any, Any]
+Index = tuple[int, ...]
+
+
+class Cells(NamedTuple):
+    """One window of one image: the values read, where they were read, and all cells counted."""
+
+    values: list[Any]
+    positions: list[Index]
+    counted: int
+
+    def counted_cells(self, count_include_pad: bool) -> int:
+        return self.counted if count_include_pad else len(self.values)
+
+
+# -- the verbs --
+
+
+def forward(op: Pooling, operands: tuple[Array, ...]) -> Array:
+    """The value of every window."""
+    (x,) = operands
+    out, numbers, scalars = _out(op, x), _lift(op, x), of_array(_lift(op, x))
+    with np.errstate(all="ignore"):
+        for place, _, cells in _windows(op, numbers):
+            out[place] = value(op.reduction, scalars, cells)
+    return _finish(op, x, out)
+
+
+def forward_with_indices(op: Pooling, operands: tuple[Array, ...]) -> tuple[Array, Array]:
+    """The value of every window, and its first winner's flat position in the pooled axes, or −1."""
+    (x,) = operands
+    if not isinstance(op.reduction, Max):
+        raise TypeError(f"{op!r}: only a max has indices")
+    numbers, scalars = _lift(op, x), of_array(x)
+    indices = np.full(_keepdims_shape(op, x), -1, np.int64)
+    pooled = x.shape[x.ndim - op.rank :]
+    for place, _, cells in _windows(op, numbers):
+        if cells.values:
+            position = cells.positions[winner(scalars, cells.values)]
+            indices[place] = np.ravel_multi_index(position, pooled)
+    return forward(op, operands), indices.reshape(op.out_shape(x.shape))
+
+
+def jvp(op: Pooling, operands: tuple[Array, ...], tangents: tuple[Array, ...]) -> Array:
+    """The directional derivative of every window's value."""
+    (x,), (dx,) = operands, tangents
+    out, numbers, scalars = _out(op, x), lift(x), of_array(lift(x))
+    dx = lift(dx)
+    with np.errstate(all="ignore"):
+        for place, batch, cells in _windows(op, numbers):
+            total = scalars.from_int(0)
+            terms, divisor = shares(op.reduction, scalars, cells)
+            for cell, share in terms:
+                total = total + share * dx[batch + cells.positions[cell]]
+            out[place] = total / divisor
+    return _finish(op, x, out)
+
+
+def vjp(op: Pooling, operands: tuple[Array, ...], grad: Array) -> tuple[Array, ...]:
+    """The gradient of every cell: the sum of what the windows that read it send back."""
+    (x,) = operands
+    numbers, scalars = lift(x), of_array(lift(x))
+    grad = lift(grad).reshape(_keepdims_shape(op, x))
+    out = np.full(x.shape, scalars.from_int(0), object)
+    with np.errstate(all="ignore"):
+        for place, batch, cells in _windows(op, numbers):
+            terms, divisor = shares(op.reduction, scalars, cells)
+            for cell, share in terms:
+                position = batch + cells.positions[cell]
+                out[position] = out[position] + share * (grad[place] / divisor)
+    return (lower(out, x.dtype),)
+
+
+def unpool(values: Array, indices: Array, pooled_shape: Index) -> Array:
+    """Zeros of `pooled_shape` with each value at its index; −1 goes nowhere, the last of equals wins."""
+    rank = len(pooled_shape)
+    batch = values.shape[: values.ndim - rank]
+    out = np.full(batch + pooled_shape, 0, values.dtype)
+    if values.dtype.kind == "O":
+        out[...] = of_array(values).from_int(0)
+    for place in np.ndindex(values.shape):
+        if indices[place] >= 0:
+            out[place[: len(batch)] + np.unravel_index(indices[place], pooled_shape)] = values[
+                place
+            ]
+    return out
+
+
+# -- the reductions: a value, and shares of the derivative --
+
+
+def value(reduction: Reduction, scalars: Scalars, cells: Cells) -> Any:
+    """What a window is worth; 0 where no cell counts."""
+    zero = scalars.from_int(0)
+    if isinstance(reduction, Max):
+        if not cells.values:
+            return zero
+        best = cells.values[0]
+        for v in cells.values[1:]:
+            best = scalars.maximum(best, v)
+        return best
+    assert isinstance(reduction, (Mean, SmoothMax))
+    count = cells.counted_cells(reduction.count_include_pad)
+    if count == 0:
+        return zero
+    if isinstance(reduction, Mean):
+        total = zero
+        for v in cells.values:
+            total = total + v
+        return total / scalars.from_int(reduction.divisor_override or count)
+    pivot, _, total = exponentials(reduction, scalars, cells)
+    return pivot + scalars.log(total) / scalars.from_real(reduction.beta)
+
+
+def shares(reduction: Reduction, scalars: Scalars, cells: Cells) -> tuple[list[Any], Any]:
+    """(cell, share) for each cell with a part in the derivative, and the divisor of them all."""
+    one = scalars.from_int(1)
+    if not cells.values:
+        return [], one
+    if isinstance(reduction, Max):
+        first = winner(scalars, cells.values)
+        if reduction.ties == "first":
+            return [(first, one)], one
+        tied = [c for c, v in enumerate(cells.values) if _equal(scalars, v, cells.values[first])]
+        return [(c, one) for c in tied], scalars.from_int(
+            len(tied)
+        ) if reduction.ties == "split" else one
+    if isinstance(reduction, Mean):
+        count = cells.counted_cells(reduction.count_include_pad)
+        divisor = scalars.from_int(reduction.divisor_override or count)
+        return [(c, one) for c in range(len(cells.values))], divisor
+    assert isinstance(reduction, SmoothMax)
+    _, terms, total = exponentials(reduction, scalars, cells)
+    return list(enumerate(terms)), total
+
+
+def winner(scalars: Scalars, values: list[Any]) -> int:
+    """The first NaN, else the first of the largest."""
+    best = 0
+    for c, v in enumerate(values):
+        if scalars.is_nan(values[best]):
+            break
+        if scalars.is_nan(v) or scalars.greater(v, values[best]):
+            best = c
+    return best
+
+
+def exponentials(
+    reduction: SmoothMax, scalars: Scalars, cells: Cells
+) -> tuple[Any, list[Any], Any]:
+    """A pivot p, `exp(β(x − p))` of each cell, and their sum with the padding cells, which are 0."""
+    beta, zero = scalars.from_real(reduction.beta), scalars.from_int(0)
+    padding = cells.counted_cells(reduction.count_include_pad) - len(cells.values)
+    candidates = cells.values + [zero] * bool(padding)
+    pivot = candidates[0]
+    for v in candidates[1:]:
+        larger = scalars.maximum(pivot, v) if reduction.beta > 0 else -scalars.maximum(-pivot, -v)
+        pivot = larger
+    pivot = scalars.pivot(pivot)
+    terms = [scalars.exp(beta * (v - pivot)) for v in cells.values]
+    total = zero
+    for t in terms:
+        total = total + t
+    if padding:
+        total = total + scalars.from_int(padding) * scalars.exp(beta * (zero - pivot))
+    return pivot, terms, total
+
+
+def _equal(scalars: Scalars, a: Any, b: Any) -> bool:
+    """A tie: NaN with NaN, −0 with +0, and neither of two numbers greater."""
+    if scalars.is_nan(a) or scalars.is_nan(b):
+        return scalars.is_nan(a) and scalars.is_nan(b)
+    return not scalars.greater(a, b) and not scalars.greater(b, a)
+
+
+# -- the walk over windows --
+
+
+def _windows(op: Pooling, x: Array) -> Iterator[tuple[Index, Index, Cells]]:
+    """(place in the output, batch index, cells) of every window, in row-major order."""
+    batch_shape, pooled = x.shape[: x.ndim - op.rank], x.shape[x.ndim - op.rank :]
+    axes = [
+        [region.window(n, i) for i in range(region.out_length(n))]
+        for region, n in zip(op.regions, pooled, strict=True)
+    ]
+    for batch in np.ndindex(batch_shape):
+        for index in np.ndindex(*map(len, axes)):
+            windows = [axis[i] for axis, i in zip(axes, index, strict=True)]
+            positions = list(product(*(w.positions for w in windows)))
+            values = [x[batch + p] for p in positions]
+            yield (
+                batch + index,
+                batch,
+                Cells(values, positions, math.prod(w.counted for w in windows)),
+            )
+
+
+def _lift(op: Pooling, x: Array) -> Array:
+    return lift(x, exact_integers=isinstance(op.reduction, Max))
+
+
+def _keepdims_shape(op: Pooling, x: Array) -> Index:
+    shape = op.out_shape(x.shape)
+    return shape if op.keepdims else shape + (1,) * op.rank
+
+
+def _out(op: Pooling, x: Array) -> Array:
+    return np.empty(_keepdims_shape(op, x), object)
+
+
+def _finish(op: Pooling, x: Array, out: Array) -> Array:
+    return lower(out.reshape(op.out_shape(x.shape)), op.result_dtype(x.dtype))
