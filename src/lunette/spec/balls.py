@@ -40,9 +40,10 @@ class Balls(Scalars):
     def is_nan(self, a: Any) -> bool:
         return bool(a.is_nan())
 
-    def pivot(self, a: Any) -> Any:
-        middle = a.mid()
-        return middle if middle.is_finite() else flint.arb(0)
+    def pivot(self, values: list[Any], largest: bool) -> Any:
+        # Midpoints are exact, so their order is known, and a point adds no width.
+        middles = [m for v in values if (m := v.mid()).is_finite()]
+        return super().pivot(middles or [flint.arb(0)], largest)
 
     def exp(self, a: Any) -> Any:
         return a.exp()

@@ -74,8 +74,8 @@ class Duals(Scalars):
     def is_nan(self, a: Dual) -> bool:
         return self.base.is_nan(a.primal)
 
-    def pivot(self, a: Dual) -> Dual:
-        return self._constant(self.base.pivot(a.primal))
+    def pivot(self, values: list[Dual], largest: bool) -> Dual:
+        return self._constant(self.base.pivot([v.primal for v in values], largest))
 
     def exp(self, a: Dual) -> Dual:
         power = self.base.exp(a.primal)

@@ -92,10 +92,10 @@ class Intervals(Scalars):
             f"which of {a!r} and {b!r} is greater? They overlap, so no cell is the winner"
         )
 
-    def pivot(self, a: Interval) -> Interval:
+    def pivot(self, values: list[Interval], largest: bool) -> Interval:
         # Any point serves: the value does not depend on it, and a point adds no width.
-        end = a.hi if math.isfinite(a.hi) else a.lo
-        return Interval(end if math.isfinite(end) else 0.0)
+        ends = [end for v in values for end in (v.lo, v.hi) if math.isfinite(end)]
+        return Interval((max if largest else min)(ends, default=0.0))
 
     def exp(self, a: Interval) -> Interval:
         return Interval(_transcendental("exp", a.lo)[0], _transcendental("exp", a.hi)[1])

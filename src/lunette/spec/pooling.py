@@ -173,12 +173,7 @@ def exponentials(
     """A pivot p, `exp(β(x − p))` of each cell, and their sum with the padding cells, which are 0."""
     beta, zero = scalars.from_real(reduction.beta), scalars.from_int(0)
     padding = cells.counted_cells(reduction.count_include_pad) - len(cells.values)
-    candidates = cells.values + [zero] * bool(padding)
-    pivot = candidates[0]
-    for v in candidates[1:]:
-        larger = scalars.maximum(pivot, v) if reduction.beta > 0 else -scalars.maximum(-pivot, -v)
-        pivot = larger
-    pivot = scalars.pivot(pivot)
+    pivot = scalars.pivot(cells.values + [zero] * bool(padding), largest=reduction.beta > 0)
     terms = [scalars.exp(beta * (v - pivot)) for v in cells.values]
     total = zero
     for t in terms:

@@ -50,9 +50,12 @@ class Scalars:
         """Whether `a` is no number."""
         return False
 
-    def pivot(self, a: Any) -> Any:
-        """A finite constant near `a`, to compute exponentials about."""
-        return a
+    def pivot(self, values: list[Any], largest: bool) -> Any:
+        """A finite constant near the largest (or smallest) value, to compute exponentials about."""
+        best = values[0]
+        for v in values[1:]:
+            best = self.maximum(best, v) if largest else -self.maximum(-best, -v)
+        return best
 
     def exp(self, a: Any) -> Any:
         """e to the power `a`."""
@@ -87,9 +90,10 @@ class Floats(Scalars):
     def is_nan(self, a: Any) -> bool:
         return bool(np.isnan(a))
 
-    def pivot(self, a: Any) -> Any:
+    def pivot(self, values: list[Any], largest: bool) -> Any:
+        best = super().pivot(values, largest)
         # About an infinite pivot every difference would be NaN; about 0 the limits come out right.
-        return self.type(0) if np.isinf(a) else a
+        return self.type(0) if np.isinf(best) else best
 
     def exp(self, a: Any) -> Any:
         try:
