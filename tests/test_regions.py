@@ -1,6 +1,6 @@
 """Regions: the reverse map is the exact inverse of the forward map, for every small geometry."""
 
-from itertools import product
+from itertools import pairwise, product
 
 import pytest
 
@@ -104,7 +104,7 @@ def test_adaptive_bins_are_non_empty_cover_and_overlap_by_at_most_one(n, m):
     windows = [Adaptive(m).window(n, i) for i in range(m)]
     assert windows[0].start == 0
     assert windows[-1].stop == n
-    for a, b in zip(windows, windows[1:], strict=False):
+    for a, b in pairwise(windows):
         assert a.real >= 1
         assert 0 <= a.stop - b.start <= 1
 

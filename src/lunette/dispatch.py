@@ -24,6 +24,7 @@ __all__ = [
     "Backend",
     "SlowPathWarning",
     "backend_for",
+    "check_fits",
     "forward",
     "forward_with_indices",
     "jvp",
@@ -158,7 +159,7 @@ def _choose(
     out_shape = op.check_operands(shapes, dtypes)
     if verb in ("jvp", "vjp"):
         op.check_tangents(shapes, dtypes, shapes, dtypes)
-    _check_fits(out_shape, op.result_dtype(*dtypes))
+    check_fits(out_shape, op.result_dtype(*dtypes))
     if backend is not None and backend != "spec" and backend not in BACKENDS:
         known = ", ".join(map(repr, ["spec", *BACKENDS]))
         raise ValueError(f"backend={backend!r}: expected one of {known}")
@@ -247,7 +248,7 @@ def _alike(a: Array, b: Array) -> bool:
     return a.shape == b.shape and bool(a.dtype == b.dtype)
 
 
-def _check_fits(shape: Shape, dtype: np.dtype[Any]) -> None:
+def check_fits(shape: Shape, dtype: np.dtype[Any]) -> None:
     """Refuse a result that this machine's memory cannot hold, before anything is allocated."""
     needed = prod(shape) * dtype.itemsize
     if needed > _memory():

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from lunette.arguments import tuple_of_sizes
-from lunette.dispatch import forward, forward_with_indices
+from lunette.dispatch import check_fits, forward, forward_with_indices
 from lunette.ops import (
     AdaptiveAvgPool,
     AdaptiveMaxPool,
@@ -133,4 +133,5 @@ def max_unpool(values: Any, indices: Any, output_size: Any) -> Any:
         raise ValueError(
             f"indices contain {worst}; expected −1 … {cells - 1}, positions in {pooled}"
         )
+    check_fits(values.shape[: values.ndim - len(pooled)] + pooled, values.dtype)
     return unpool(values, indices, pooled)

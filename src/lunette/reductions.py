@@ -60,11 +60,14 @@ class SmoothMax(Reduction):
         flag(self.count_include_pad, "count_include_pad")
 
 
-def _beta(value: Any) -> Any:
-    """A finite non-zero real; floats and integers become float, other reals stay as they are."""
+def _beta(value: Any) -> float:
+    """A finite non-zero real, as a float."""
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"beta={value!r}: expected a real number, got {type(value).__name__}")
-    number = float(value)
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
     if not math.isfinite(number) or number == 0:
         raise ValueError(f"beta={value!r}: expected a finite number other than zero")
     return number

@@ -51,10 +51,11 @@ class Op:
 
     def check_operands(self, shapes: tuple[Shape, ...], dtypes: tuple[np.dtype[Any], ...]) -> Shape:
         """Refuse operands that the op cannot take; the shape of the result otherwise."""
+        out_shape = self.out_shape(*shapes)
         for dtype in dtypes:
             kind_of(dtype)
         self.result_dtype(*dtypes)
-        return self.out_shape(*shapes)
+        return out_shape
 
     def check_tangents(
         self,

@@ -8,12 +8,12 @@ from typing import Any
 
 import flint
 
-from lunette.spec.scalars import Rationals, Scalars, Undecided
+from lunette.spec.scalars import Enclosures, Rationals, Scalars, Undecided
 
 __all__ = ["Balls", "enclosure", "of_flint"]
 
 
-class Balls(Scalars):
+class Balls(Enclosures):
     """`arb`: a midpoint and a radius; every result contains the exact one. Precision: `flint.ctx`."""
 
     name = "arb"
@@ -39,6 +39,9 @@ class Balls(Scalars):
 
     def is_nan(self, a: Any) -> bool:
         return bool(a.is_nan())
+
+    def middle(self, a: Any) -> Any:
+        return a.mid()
 
     def pivot(self, values: list[Any], largest: bool) -> Any:
         # Midpoints are exact, so their order is known, and a point adds no width.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from lunette.spec.scalars import MissingOperation, Scalars, Undecided
+from lunette.spec.scalars import Enclosures, MissingOperation, Scalars, Undecided
 
 __all__ = ["Interval"]
 
@@ -69,7 +69,7 @@ class Interval:
         return _interval(other).__truediv__(self)
 
 
-class Intervals(Scalars):
+class Intervals(Enclosures):
     """An order where the intervals are apart; exp and log from balls, rounded outward."""
 
     name = "Interval"
@@ -91,6 +91,9 @@ class Intervals(Scalars):
         raise Undecided(
             f"which of {a!r} and {b!r} is greater? They overlap, so no cell is the winner"
         )
+
+    def middle(self, a: Interval) -> float:
+        return a.lo
 
     def pivot(self, values: list[Interval], largest: bool) -> Interval:
         # Any point serves: the value does not depend on it, and a point adds no width.

@@ -41,7 +41,8 @@ class Cells(NamedTuple):
 def forward(op: Pooling, operands: tuple[Array, ...]) -> Array:
     """The value of every window."""
     (x,) = operands
-    out, numbers, scalars = _out(op, x), _lift(op, x), of_array(_lift(op, x))
+    numbers = lift(x, exact_integers=isinstance(op.reduction, Max))
+    out, scalars = _out(op, x), of_array(numbers)
     with np.errstate(all="ignore"):
         for place, _, cells in _windows(op, numbers):
             out[place] = value(op.reduction, scalars, cells)
@@ -53,12 +54,12 @@ def forward_with_indices(op: Pooling, operands: tuple[Array, ...]) -> tuple[Arra
     (x,) = operands
     if not isinstance(op.reduction, Max):
         raise TypeError(f"{op!r}: only a max has indices")
-    numbers, scalars = _lift(op, x), of_array(x)
+    numbers, scalars = lift(x), of_array(x)
     indices = np.full(_keepdims_shape(op, x), -1, np.int64)
     pooled = x.shape[x.ndim - op.rank :]
     for place, _, cells in _windows(op, numbers):
         if cells.values:
-            position = cells.positions[winner(scalars, cells.values)]
+            position = cells.positions[scalars.winner(cells.values)]
             indices[place] = np.ravel_multi_index(position, pooled)
     return forward(op, operands), indices.reshape(op.out_shape(x.shape))
 
@@ -66,8 +67,8 @@ def forward_with_indices(op: Pooling, operands: tuple[Array, ...]) -> tuple[Arra
 def jvp(op: Pooling, operands: tuple[Array, ...], tangents: tuple[Array, ...]) -> Array:
     """The directional derivative of every window's value."""
     (x,), (dx,) = operands, tangents
-    out, numbers, scalars = _out(op, x), lift(x), of_array(lift(x))
-    dx = lift(dx)
+    numbers, dx = lift(x), lift(dx)
+    out, scalars = _out(op, x), of_array(numbers)
     with np.errstate(all="ignore"):
         for place, batch, cells in _windows(op, numbers):
             total = scalars.from_int(0)
@@ -81,7 +82,7 @@ def jvp(op: Pooling, operands: tuple[Array, ...], tangents: tuple[Array, ...]) -
 def vjp(op: Pooling, operands: tuple[Array, ...], grad: Array) -> tuple[Array, ...]:
     """The gradient of every cell: the sum of what the windows that read it send back."""
     (x,) = operands
-    numbers, scalars = lift(x), of_array(lift(x))
+    numbers, scalars = lift(x), of_array(x)
     grad = lift(grad).reshape(_keepdims_shape(op, x))
     out = np.full(x.shape, scalars.from_int(0), object)
     with np.errstate(all="ignore"):
@@ -140,13 +141,13 @@ def shares(reduction: Reduction, scalars: Scalars, cells: Cells) -> tuple[list[A
     if not cells.values:
         return [], one
     if isinstance(reduction, Max):
-        first = winner(scalars, cells.values)
+        first = scalars.winner(cells.values)
         if reduction.ties == "first":
             return [(first, one)], one
-        tied = [c for c, v in enumerate(cells.values) if _equal(scalars, v, cells.values[first])]
-        return [(c, one) for c in tied], scalars.from_int(
-            len(tied)
-        ) if reduction.ties == "split" else one
+        best = cells.values[first]
+        tied = [c for c, v in enumerate(cells.values) if c == first or _equal(scalars, v, best)]
+        divisor = scalars.from_int(len(tied)) if reduction.ties == "split" else one
+        return [(c, one) for c in tied], divisor
     if isinstance(reduction, Mean):
         count = cells.counted_cells(reduction.count_include_pad)
         divisor = scalars.from_int(reduction.divisor_override or count)
@@ -154,17 +155,6 @@ def shares(reduction: Reduction, scalars: Scalars, cells: Cells) -> tuple[list[A
     assert isinstance(reduction, SmoothMax)
     _, terms, total = exponentials(reduction, scalars, cells)
     return list(enumerate(terms)), total
-
-
-def winner(scalars: Scalars, values: list[Any]) -> int:
-    """The first NaN, else the first of the largest."""
-    best = 0
-    for c, v in enumerate(values):
-        if scalars.is_nan(values[best]):
-            break
-        if scalars.is_nan(v) or scalars.greater(v, values[best]):
-            best = c
-    return best
 
 
 def exponentials(
@@ -210,10 +200,6 @@ def _windows(op: Pooling, x: Array) -> Iterator[tuple[Index, Index, Cells]]:
                 batch,
                 Cells(values, positions, math.prod(w.counted for w in windows)),
             )
-
-
-def _lift(op: Pooling, x: Array) -> Array:
-    return lift(x, exact_integers=isinstance(op.reduction, Max))
 
 
 def _keepdims_shape(op: Pooling, x: Array) -> Index:

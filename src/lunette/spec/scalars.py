@@ -50,6 +50,16 @@ class Scalars:
         """Whether `a` is no number."""
         return False
 
+    def winner(self, values: list[Any]) -> int:
+        """The first NaN, else the first of the largest."""
+        best = 0
+        for c, v in enumerate(values):
+            if self.is_nan(values[best]):
+                break
+            if self.is_nan(v) or self.greater(v, values[best]):
+                best = c
+        return best
+
     def pivot(self, values: list[Any], largest: bool) -> Any:
         """A finite constant near the largest (or smallest) value, to compute exponentials about."""
         best = values[0]
@@ -129,6 +139,23 @@ class Rationals(Scalars):
         return self.type(exact.numerator, exact.denominator)
 
 
+class Enclosures(Scalars):
+    """Numbers known to lie in a range: their order is known only where the ranges are apart."""
+
+    def middle(self, a: Any) -> Any:
+        """An exact point of the range."""
+        raise NotImplementedError
+
+    def winner(self, values: list[Any]) -> int:
+        """The cell that is surely first of the largest; `Undecided` where none is."""
+        middles = [self.middle(v) for v in values]
+        best = middles.index(max(middles))
+        for c, v in enumerate(values):
+            if c != best:
+                self.greater(values[best], v) if c < best else self.greater(v, values[best])
+        return best
+
+
 FLOAT64, FLOAT32 = Floats(np.float64), Floats(np.float32)
 
 
@@ -160,7 +187,9 @@ def of_array(x: np.ndarray[Any, Any]) -> Scalars:
         return FLOAT64 if x.dtype == np.float64 else FLOAT32
     if x.dtype.kind != "O":
         return Integers(x.dtype.type)
-    kinds = {type(v): v for v in x.flat}
+    kinds: dict[type, Any] = {}
+    for v in x.flat:
+        kinds.setdefault(type(v), v)
     others = {k: v for k, v in kinds.items() if k is not int}
     if len(others) > 1:
         names = ", ".join(sorted(k.__name__ for k in others))
