@@ -12,6 +12,8 @@ from lunette.ops import (
     AdaptiveAvgPool,
     AdaptiveMaxPool,
     AvgPool,
+    Conv,
+    ConvTranspose,
     GlobalAvgPool,
     GlobalMaxPool,
     MaxPool,
@@ -22,6 +24,8 @@ __all__ = [
     "adaptive_avg_pool",
     "adaptive_max_pool",
     "avg_pool",
+    "conv",
+    "conv_transpose",
     "global_avg_pool",
     "global_max_pool",
     "max_pool",
@@ -135,3 +139,47 @@ def max_unpool(values: Any, indices: Any, output_size: Any) -> Any:
         )
     check_fits(values.shape[: values.ndim - len(pooled)] + pooled, values.dtype)
     return unpool(values, indices, pooled)
+
+
+def conv(
+    x: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+    backend: str | None = None,
+) -> Any:
+    """The convolution of x, `(*batch, in, *spatial)`, with weight, `(out, in/groups, *kernel)`."""
+    op = Conv(_kernel(weight), stride, padding, dilation, groups)
+    return forward(op, *_operands(x, weight, bias), backend=backend)
+
+
+def conv_transpose(
+    x: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+    backend: str | None = None,
+) -> Any:
+    """The transposed convolution of x, `(*batch, in, *spatial)`; weight `(in, out/groups, *kernel)`."""
+    op = ConvTranspose(_kernel(weight), stride, padding, output_padding, dilation, groups)
+    return forward(op, *_operands(x, weight, bias), backend=backend)
+
+
+def _kernel(weight: Any) -> tuple[int, ...]:
+    shape = tuple(weight.shape) if hasattr(weight, "shape") else np.shape(weight)
+    if len(shape) < 3:
+        raise ValueError(
+            f"weight has shape {shape}; expected two axes of channels and then the kernel's axes"
+        )
+    return shape[2:]
+
+
+def _operands(x: Any, weight: Any, bias: Any) -> tuple[Any, ...]:
+    return (x, weight) if bias is None else (x, weight, bias)

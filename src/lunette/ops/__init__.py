@@ -1,6 +1,7 @@
 """Ops: regions × a reduction, or a convolution. Frozen, hashable, checked when made, no arrays."""
 
 from lunette.ops.base import Op
+from lunette.ops.convolution import Conv, ConvTranspose
 from lunette.ops.pooling import (
     AdaptiveAvgPool,
     AdaptiveMaxPool,
@@ -16,6 +17,8 @@ __all__ = [
     "AdaptiveAvgPool",
     "AdaptiveMaxPool",
     "AvgPool",
+    "Conv",
+    "ConvTranspose",
     "GlobalAvgPool",
     "GlobalMaxPool",
     "MaxPool",

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from lunette.arguments import choice, size
+from lunette.arguments import choice, size, sizes, tuple_of_sizes
+from lunette.regions import Sliding
 
-__all__ = ["Op", "is_float", "kind_of", "paddings", "shortest", "shortest_padding"]
+__all__ = ["Op", "is_float", "kind_of", "paddings", "shortest", "shortest_padding", "sliding"]
 
 Shape = tuple[int, ...]
 
@@ -166,6 +167,29 @@ def shortest_padding(padding: Any) -> Any:
     if isinstance(padding, str) or any(before != after for before, after in padding):
         return padding
     return shortest(tuple(before for before, _ in padding))
+
+
+def sliding(
+    kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool = False
+) -> dict[str, Any]:
+    """The checked arguments of sliding windows, one per axis, and the `regions` that they make."""
+    kernel = tuple_of_sizes(kernel, "kernel")
+    ndim = len(kernel)
+    stride = kernel if stride is None else sizes(stride, ndim, "stride", 1)
+    padding = paddings(padding, ndim)
+    dilation = sizes(dilation, ndim, "dilation", 1)
+    per_axis = [padding] * ndim if isinstance(padding, str) else padding
+    regions = tuple(
+        Sliding(k, s, p, d, ceil_mode)
+        for k, s, p, d in zip(kernel, stride, per_axis, dilation, strict=True)
+    )
+    return {
+        "kernel": kernel,
+        "stride": stride,
+        "padding": padding,
+        "dilation": dilation,
+        "regions": regions,
+    }
 
 
 def paddings(value: Any, ndim: int) -> tuple[tuple[int, int], ...] | str:

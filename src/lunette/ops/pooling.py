@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from lunette.arguments import flag, shape_tuple, size, sizes, tuple_of_sizes
-from lunette.ops.base import Op, Shape, kind_of, paddings, shortest, shortest_padding
+from lunette.arguments import flag, shape_tuple, size, tuple_of_sizes
+from lunette.ops.base import Op, Shape, kind_of, shortest, shortest_padding, sliding
 from lunette.reductions import Max, Mean, Reduction, SmoothMax
-from lunette.regions import Adaptive, Global, Region, Sliding
+from lunette.regions import Adaptive, Global, Region
 
 __all__ = [
     "AdaptiveAvgPool",
@@ -116,19 +116,9 @@ class _SlidingPool(Pooling):
     ceil_mode: bool
 
     def _set_regions(self, reduction: Reduction) -> None:
-        kernel = tuple_of_sizes(self.kernel, "kernel")
-        ndim = len(kernel)
-        stride = kernel if self.stride is None else sizes(self.stride, ndim, "stride", 1)
-        padding = paddings(self.padding, ndim)
-        dilation = sizes(self.dilation, ndim, "dilation", 1)
         flag(self.ceil_mode, "ceil_mode")
-        per_axis = [padding] * ndim if isinstance(padding, str) else padding
-        regions = tuple(
-            Sliding(k, s, p, d, self.ceil_mode)  # type: ignore[arg-type]
-            for k, s, p, d in zip(kernel, stride, per_axis, dilation, strict=True)
-        )
-        values = {"kernel": kernel, "stride": stride, "padding": padding, "dilation": dilation}
-        for name, value in {**values, "regions": regions, "reduction": reduction}.items():
+        values = sliding(self.kernel, self.stride, self.padding, self.dilation, self.ceil_mode)
+        for name, value in {**values, "reduction": reduction}.items():
             object.__setattr__(self, name, value)
 
     def _arguments(self) -> list[tuple[str, Any, Any]]:

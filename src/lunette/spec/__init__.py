@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from lunette.ops.base import Op
+from lunette.ops.convolution import Convolution
 from lunette.ops.pooling import Pooling
-from lunette.spec import pooling, scalars
+from lunette.spec import convolution, pooling, scalars
 from lunette.spec.duals import Dual
 from lunette.spec.intervals import Interval
 from lunette.spec.pooling import unpool
@@ -24,6 +25,7 @@ __all__ = [
     "Interval",
     "MissingOperation",
     "Undecided",
+    "convolution",
     "forward",
     "forward_with_indices",
     "jvp",
@@ -70,6 +72,8 @@ def meaning(op: Op) -> Any:
     """The module that says what this op means: the verbs over tuples of checked arrays."""
     if isinstance(op, Pooling):
         return pooling
+    if isinstance(op, Convolution):
+        return convolution
     raise TypeError(f"{op!r}: the specification knows no such op")
 
 

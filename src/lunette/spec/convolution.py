@@ -1,0 +1,166 @@
+"""What convolution means: a sum over windows × cells of `window · weight · image`.
+
+A convolution reads the image and gives the windows; its transpose reads the windows and gives the
+image; the gradient of the weights reads both. So every verb is one of three sums over one walk.
+Padding is zeros around the image: they are multiplied, and nothing is sent to them. Sums start
+from zero and fold left to right in the order of the walk, and the bias is added last: that order
+is the meaning. Half types are computed in float32 and rounded once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from lunette.ops.convolution import Convolution
+from lunette.spec.scalars import lift, lower, of_array
+
+__all__ = ["forward", "forward_with_indices", "jvp", "vjp"]
+
+Array = np.ndarray[Any, Any]
+Index = tuple[int, ...]
+
+
+# -- the verbs --
+
+
+def forward(op: Convolution, operands: tuple[Array, ...]) -> Array:
+    """The value of the convolution."""
+    out_shape = op.out_shape(*(a.shape for a in operands))
+    x, weight, *bias = _lift(operands)
+    with np.errstate(all="ignore"):
+        out = _zeros(out_shape, operands)
+        _add_value(op, out, x, weight)
+        _add_bias(op, out, bias)
+    return lower(out, operands[0].dtype)
+
+
+def forward_with_indices(op: Convolution, operands: tuple[Array, ...]) -> tuple[Array, Array]:
+    """Only a max has indices."""
+    raise TypeError(f"{op!r}: only a max has indices")
+
+
+def jvp(op: Convolution, operands: tuple[Array, ...], tangents: tuple[Array, ...]) -> Array:
+    """The directional derivative: of x first, then of the weight, then of the bias."""
+    out_shape = op.out_shape(*(a.shape for a in operands))
+    count = len(operands)
+    numbers = _lift(operands + tangents)
+    (x, weight, *_), (dx, dweight, *dbias) = numbers[:count], numbers[count:]
+    with np.errstate(all="ignore"):
+        out = _zeros(out_shape, operands + tangents)
+        _add_value(op, out, dx, weight)
+        _add_value(op, out, x, dweight)
+        _add_bias(op, out, dbias)
+    return lower(out, operands[0].dtype)
+
+
+def vjp(op: Convolution, operands: tuple[Array, ...], grad: Array) -> tuple[Array, ...]:
+    """The gradients of x, of the weight and of the bias, if there is one."""
+    *numbers, gy = _lift((*operands, grad))
+    gradients = [_zeros(a.shape, (*operands, grad)) for a in operands]
+    x, weight = numbers[:2]
+    image, windows = (gy, x) if op.transposed else (x, gy)
+    with np.errstate(all="ignore"):
+        if op.transposed:
+            add_windows(op, gradients[0], image, weight)
+        else:
+            add_image(op, gradients[0], windows, weight)
+        add_weight(op, gradients[1], image, windows)
+        if len(operands) == 3:
+            channel = gy.ndim - op.rank - 1
+            for place in np.ndindex(gy.shape):
+                gradients[2][place[channel]] = gradients[2][place[channel]] + gy[place]
+    return tuple(lower(g, a.dtype) for g, a in zip(gradients, operands, strict=True))
+
+
+# -- the three sums --
+
+
+def add_windows(op: Convolution, windows: Array, image: Array, weight: Array) -> None:
+    """Add to each window the sum of weight × cell; the walk within it: channels, then the kernel."""
+    zero = _zero((image, weight))
+    for window, cell, tap in walk(op, windows.shape, image.shape, weight.shape):
+        windows[window] = windows[window] + weight[tap] * (zero if cell is None else image[cell])
+
+
+def add_image(op: Convolution, image: Array, windows: Array, weight: Array) -> None:
+    """Add to each cell what the windows that read it send; the walk: those windows, in order."""
+    for window, cell, tap in walk(op, windows.shape, image.shape, weight.shape):
+        if cell is not None:
+            image[cell] = image[cell] + weight[tap] * windows[window]
+
+
+def add_weight(op: Convolution, weight: Array, image: Array, windows: Array) -> None:
+    """Add to each weight the sum of window × cell over all windows, in order."""
+    zero = _zero((image, windows))
+    for window, cell, tap in walk(op, windows.shape, image.shape, weight.shape):
+        weight[tap] = weight[tap] + windows[window] * (zero if cell is None else image[cell])
+
+
+def walk(
+    op: Convolution, windows: Index, image: Index, weight: Index
+) -> Iterator[tuple[Index, Index | None, Index]]:
+    """(window, cell, tap): every window in row-major order, every weight of it in row-major order.
+
+    Each is an index into the array of that shape; the cell of a tap on padding is None.
+    """
+    rank, per_group = op.rank, weight[0] // op.groups
+    for window in np.ndindex(windows):
+        batch, channel, place = window[: -rank - 1], window[-rank - 1], window[-rank:]
+        first = channel // per_group * weight[1]
+        axes = [
+            _cells(region, n, i)
+            for region, n, i in zip(op.regions, image[-rank:], place, strict=True)
+        ]
+        for c in range(weight[1]):
+            for taps in product(*map(enumerate, axes)):
+                tap = (channel, c, *(j for j, _ in taps))
+                cell = (*batch, first + c, *(p for _, p in taps))
+                yield window, None if None in cell else cell, tap
+
+
+def _cells(region: Any, n: int, i: int) -> list[int | None]:
+    """The position that each cell of window `i` reads on an axis of length `n`; None on padding."""
+    before, _ = region.margins(n)
+    positions = (i * region.stride - before + j * region.dilation for j in range(region.kernel))
+    return [p if 0 <= p < n else None for p in positions]
+
+
+# -- numbers --
+
+
+def _add_value(op: Convolution, out: Array, x: Array, weight: Array) -> None:
+    if op.transposed:
+        add_image(op, out, x, weight)
+    else:
+        add_windows(op, out, x, weight)
+
+
+def _add_bias(op: Convolution, out: Array, bias: list[Array]) -> None:
+    if bias:
+        out += bias[0].reshape(-1, *(1,) * op.rank)
+
+
+def _lift(operands: tuple[Array, ...]) -> list[Array]:
+    """The arrays to compute with; ints among objects join the number system of all operands."""
+    if operands[0].dtype.kind != "O":
+        return [lift(a) for a in operands]
+    joined = lift(_joined(operands))
+    ends = np.cumsum([a.size for a in operands])[:-1]
+    parts = np.split(joined, ends)
+    return [part.reshape(a.shape) for part, a in zip(parts, operands, strict=True)]
+
+
+def _joined(operands: tuple[Array, ...]) -> Array:
+    return np.concatenate([a.ravel() for a in operands])
+
+
+def _zero(operands: tuple[Array, ...]) -> Any:
+    return of_array(_joined(operands)).from_int(0)
+
+
+def _zeros(shape: Index, operands: tuple[Array, ...]) -> Array:
+    return np.full(shape, _zero(operands), object)
