@@ -1,6 +1,6 @@
 """Lunette: window operators with one exact meaning and kernels at the speed of memory."""
 
-from lunette import spec
+from lunette import spec, torchlean
 from lunette.dispatch import SlowPathWarning, backend_for, forward, jvp, vjp
 from lunette.functional import (
     adaptive_avg_pool,
@@ -65,5 +65,6 @@ __all__ = [
     "max_unpool",
     "smooth_max_pool",
     "spec",
+    "torchlean",
     "vjp",
 ]
