@@ -104,5 +104,5 @@ class GlobalMaxPool2DSpec:
 def checked(layer: Any, kind: type[Layer]) -> Layer:
     """`layer`, if it is the record that this function takes."""
     if not isinstance(layer, kind):
-        raise TypeError(f"layer={layer!r}: expected a {kind.__name__}")
+        raise TypeError(f"layer={layer!r}: expected the record {kind.__name__}")
     return layer
