@@ -14,6 +14,7 @@ from lunette.functional import (
     max_unpool,
     smooth_max_pool,
 )
+from lunette.kernels.threads import get_num_threads, set_num_threads
 from lunette.ops import (
     AdaptiveAvgPool,
     AdaptiveMaxPool,
@@ -58,11 +59,13 @@ __all__ = [
     "conv",
     "conv_transpose",
     "forward",
+    "get_num_threads",
     "global_avg_pool",
     "global_max_pool",
     "jvp",
     "max_pool",
     "max_unpool",
+    "set_num_threads",
     "smooth_max_pool",
     "spec",
     "torchlean",

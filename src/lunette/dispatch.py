@@ -51,7 +51,7 @@ class Backend(NamedTuple):
     module: str
 
 
-BACKENDS: dict[str, Backend] = {}
+BACKENDS: dict[str, Backend] = {"cpu": Backend("cpu", "lunette.kernels.cpu")}
 """Kernels by name, besides `"spec"`, which answers where no kernel does."""
 
 ADAPTERS: dict[str, str] = {}

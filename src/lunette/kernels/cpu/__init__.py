@@ -1,0 +1,53 @@
+"""The CPU interpreter in Numba: hands each op to the module of its family."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+from lunette.ops.base import Op
+from lunette.ops.pooling import Pooling
+
+__all__ = ["forward", "forward_with_indices", "jvp", "refuses", "vjp"]
+
+
+@cache
+def _module(name: str) -> Any:
+    name = f"lunette.kernels.cpu.{name}"
+    return import_module(name) if find_spec(name) else None
+
+
+def _family(op: Op) -> Any:
+    """The module with the kernels for this op, or None."""
+    return _module("pooling" if isinstance(op, Pooling) else "convolution")
+
+
+def refuses(op: Op, verb: str, shapes: Any, dtypes: Any) -> str | None:
+    """Why the kernels cannot serve this call, or None."""
+    family = _family(op)
+    if family is None:
+        return f"has no kernels for {type(op).__name__}"
+    reason: str | None = family.refuses(op, verb, shapes, dtypes)
+    return reason
+
+
+def forward(op: Op, operands: tuple[Any, ...]) -> Any:
+    """The op's value."""
+    return _family(op).forward(op, operands)
+
+
+def forward_with_indices(op: Op, operands: tuple[Any, ...]) -> Any:
+    """A max's value, and each winner's flat position in the pooled axes."""
+    return _family(op).forward_with_indices(op, operands)
+
+
+def jvp(op: Op, operands: tuple[Any, ...], tangents: tuple[Any, ...]) -> Any:
+    """The directional derivative at `operands` along `tangents`."""
+    return _family(op).jvp(op, operands, tangents)
+
+
+def vjp(op: Op, operands: tuple[Any, ...], grad: Any) -> Any:
+    """The gradient in each operand."""
+    return _family(op).vjp(op, operands, grad)

@@ -1,0 +1,356 @@
+"""Kernels that walk every window cell by cell, in the specification's own order.
+
+They serve any region, rank, layout and reduction, and are the ones for the derivatives of rare tie
+rules. Every kernel has one signature, all integers: three addresses, the address of this thread's
+scratch memory, the address of the plan's table, and a range of units.
+"""
+
+# Numba types the kernels, not mypy; `v != v` is how a NaN is known.
+# mypy: disable-error-code="no-untyped-def,no-untyped-call"
+# ruff: noqa: PLR0124
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from numba import types
+
+from lunette.kernels.cpu.elementary import elementary
+from lunette.kernels.cpu.halves import codec
+from lunette.kernels.cpu.machine import compiled, pointer, real
+from lunette.kernels.cpu.plan import (
+    AXES,
+    AXIS_WIDTH,
+    BATCH,
+    BATCH_RANK,
+    BATCH_WIDTH,
+    BETA,
+    COUNT_PADDING,
+    DIVISOR,
+    OUTPUT_ROWS,
+    RANK,
+    SLABS,
+    SLABS_AT,
+)
+
+__all__ = ["derivative_kernel", "gradient_kernel", "value_kernel"]
+
+MAX, MEAN, SMOOTH = 0, 1, 2
+
+
+@compiled
+def item_offset(g, item, array):
+    """Where batch item number `item` begins in one of the three arrays."""
+    offset = 0
+    for axis in range(g[BATCH_RANK] - 1, -1, -1):
+        entry = BATCH + axis * BATCH_WIDTH
+        offset += (item % g[entry]) * g[entry + 1 + array]
+        item //= g[entry]
+    return offset
+
+
+@compiled
+def output_row(g, row, array):
+    """Where output row number `row` of an item begins in an output-shaped array."""
+    offset = 0
+    for axis in range(g[RANK] - 2, -1, -1):
+        entry = AXES + axis * AXIS_WIDTH
+        offset += (row % g[entry + 1]) * g[entry + 2 + array]
+        row //= g[entry + 1]
+    return offset
+
+
+@compiled
+def list_rows(g, row, rows, room):
+    """The input rows that output row `row` reads, in row-major order.
+
+    Fills three lists of `room` each: offset in array 0, offset in array 2, and the flat position
+    in the pooled axes. Gives how many there are, and the product of the counted cells.
+    """
+    count, counted = 1, 1
+    rows[0] = rows[room] = rows[2 * room] = 0
+    for axis in range(g[RANK] - 1):
+        entry = AXES + axis * AXIS_WIDTH
+        after = 1
+        for later in range(axis + 1, g[RANK] - 1):
+            after *= g[AXES + later * AXIS_WIDTH + 1]
+        window = g[entry + 5] + 4 * ((row // after) % g[entry + 1])
+        start, stop, step = g[window], g[window + 1], g[window + 2]
+        counted *= g[window + 3]
+        length = (stop - start + step - 1) // step
+        for old in range(count - 1, -1, -1):  # from the back: each row makes room for its own
+            a, c, flat = rows[old], rows[room + old], rows[2 * room + old]
+            for tap in range(length - 1, -1, -1):
+                p, new = start + tap * step, old * length + tap
+                rows[new] = a + p * g[entry + 2]
+                rows[room + new] = c + p * g[entry + 4]
+                rows[2 * room + new] = flat + p * g[entry + 6]
+        count *= length
+    return count, counted
+
+
+@compiled
+def takes(best, v):
+    """Whether `v` wins over `best`: larger, or the first NaN."""
+    return (v > best) | ((v != v) & (best == best))
+
+
+@cache
+def value_kernel(dtype: str, kind: int, indices: bool) -> Any:
+    """Values of windows, and of a max its winners' flat positions."""
+    memory, work, load, store = codec(dtype, kind != MAX)
+    result = memory if kind == MAX or dtype in ("float16", "bfloat16") else work
+    exponential, logarithm = elementary(work)
+
+    @compiled
+    def values(x_at, y_at, z_at, scratch_at, g_at, room, first, last):
+        g, rows = pointer(g_at, types.int64), pointer(scratch_at, types.int64)
+        x, y, z = pointer(x_at, memory), pointer(y_at, result), pointer(z_at, types.int64)
+        entry = AXES + (g[RANK] - 1) * AXIS_WIDTH
+        m, step_x, step_y, table = g[entry + 1], g[entry + 2], g[entry + 3], g[entry + 5]
+        zero = work(0)
+        beta = work(real(g[BETA])) if kind == SMOOTH else work(1)
+        for unit in range(first, last):
+            item, row = unit // g[OUTPUT_ROWS], unit % g[OUTPUT_ROWS]
+            base, target = item_offset(g, item, 0), item_offset(g, item, 1) + output_row(g, row, 1)
+            count, counted_rows = list_rows(g, row, rows, room)
+            for j in range(m):
+                window = table + 4 * j
+                start, stop, step = g[window], g[window + 1], g[window + 2]
+                length = (stop - start + step - 1) // step
+                cells = counted_rows * g[window + 3] if g[COUNT_PADDING] else count * length
+                padding = cells - count * length
+                value, winner, total = zero, -1, zero
+                if count * length > 0:
+                    value = load(x[base + rows[0] + start * step_x])
+                    winner = rows[2 * room] + start
+                if kind != MEAN:
+                    for r in range(count):
+                        for p in range(start, stop, step):
+                            v = load(x[base + rows[r] + p * step_x])
+                            if kind == SMOOTH and beta < 0:
+                                better = takes(-value, -v)
+                            else:
+                                better = takes(value, v)
+                            if better:
+                                value, winner = v, rows[2 * room + r] + p
+                if kind == SMOOTH and padding > 0 and (zero > value if beta > 0 else zero < value):
+                    value = zero
+                if kind == MEAN:
+                    for r in range(count):
+                        for p in range(start, stop, step):
+                            total += load(x[base + rows[r] + p * step_x])
+                    divisor = g[DIVISOR] if g[DIVISOR] > 0 else cells
+                    value = total / work(divisor) if cells > 0 else zero
+                if kind == SMOOTH and cells > 0:
+                    pivot = zero if value - value != zero and value == value else value
+                    for r in range(count):
+                        for p in range(start, stop, step):
+                            v = load(x[base + rows[r] + p * step_x])
+                            total += exponential(beta * (v - pivot))
+                    if padding > 0:
+                        total += work(padding) * exponential(beta * (zero - pivot))
+                    value = pivot + logarithm(total) / beta
+                y[target + j * step_y] = store(value)
+                if indices:
+                    z[target + j * step_y] = winner
+
+    return values
+
+
+@cache
+def derivative_kernel(dtype: str, kind: int, ties: str) -> Any:
+    """Directional derivatives of windows: array 0 is x, 1 the result, 2 the tangent."""
+    memory, work, load, store = codec(dtype, kind != MAX)
+    first_only, split = ties == "first", ties == "split"
+    exponential, _ = elementary(work)
+
+    @compiled
+    def derivatives(x_at, y_at, dx_at, scratch_at, g_at, room, first, last):
+        g, rows = pointer(g_at, types.int64), pointer(scratch_at, types.int64)
+        x, y, dx = pointer(x_at, memory), pointer(y_at, memory), pointer(dx_at, memory)
+        entry = AXES + (g[RANK] - 1) * AXIS_WIDTH
+        m, step_x, step_y, table = g[entry + 1], g[entry + 2], g[entry + 3], g[entry + 5]
+        step_dx = g[entry + 4]
+        zero = work(0)
+        beta = work(real(g[BETA])) if kind == SMOOTH else work(1)
+        for unit in range(first, last):
+            item, row = unit // g[OUTPUT_ROWS], unit % g[OUTPUT_ROWS]
+            base, target = item_offset(g, item, 0), item_offset(g, item, 1) + output_row(g, row, 1)
+            base_dx = item_offset(g, item, 2)
+            count, counted_rows = list_rows(g, row, rows, room)
+            for j in range(m):
+                window = table + 4 * j
+                start, stop, step = g[window], g[window + 1], g[window + 2]
+                length = (stop - start + step - 1) // step
+                cells = counted_rows * g[window + 3] if g[COUNT_PADDING] else count * length
+                padding = cells - count * length
+                total, divisor, best, tangent = zero, work(1), zero, zero
+                if count * length > 0:
+                    best = load(x[base + rows[0] + start * step_x])
+                    tangent = load(dx[base_dx + rows[room] + start * step_dx])
+                if kind != MEAN:
+                    for r in range(count):
+                        for p in range(start, stop, step):
+                            v = load(x[base + rows[r] + p * step_x])
+                            if kind == SMOOTH and beta < 0:
+                                better = takes(-best, -v)
+                            else:
+                                better = takes(best, v)
+                            if better:
+                                best = v
+                                tangent = load(dx[base_dx + rows[room + r] + p * step_dx])
+                if kind == SMOOTH:
+                    if padding > 0 and (zero > best if beta > 0 else zero < best):
+                        best = zero
+                    if best - best != zero and best == best:
+                        best = zero
+                    divisor = zero
+                if kind == MAX and first_only:
+                    total = zero + tangent
+                elif count * length > 0:
+                    tied = 0
+                    for r in range(count):
+                        for p in range(start, stop, step):
+                            d = load(dx[base_dx + rows[room + r] + p * step_dx])
+                            if kind == MEAN:
+                                total += d
+                            else:
+                                v = load(x[base + rows[r] + p * step_x])
+                                if kind == SMOOTH:
+                                    share = exponential(beta * (v - best))
+                                    total += share * d
+                                    divisor += share
+                                elif (v == best) | ((v != v) & (best != best)):
+                                    total += d
+                                    tied += 1
+                    if kind == MEAN:
+                        divisor = work(g[DIVISOR] if g[DIVISOR] > 0 else cells)
+                    if kind == MAX and split:
+                        divisor = work(tied)
+                    if kind == SMOOTH and padding > 0:
+                        divisor += work(padding) * exponential(beta * (zero - best))
+                if count * length == 0:
+                    divisor = work(1)
+                y[target + j * step_y] = store(total / divisor)
+
+    return derivatives
+
+
+@cache
+def gradient_kernel(dtype: str, kind: int, ties: str) -> Any:
+    """Gradients of cells: array 0 is x, 1 the gradient of the result, 2 the gradient of x.
+
+    A unit is a slab of one item: positions `low … high` of the first pooled axis, written by this
+    unit alone. Every output that reads the slab is visited in row-major order.
+    """
+    memory, work, load, store = codec(dtype, kind != MAX)
+    first_only, split = ties == "first", ties == "split"
+    exponential, _ = elementary(work)
+
+    @compiled
+    def gradients(x_at, gy_at, gx_at, scratch_at, g_at, room, first, last):
+        g, rows = pointer(g_at, types.int64), pointer(scratch_at, types.int64)
+        sums = pointer(scratch_at + 24 * room, work)
+        x, gy, gx = pointer(x_at, memory), pointer(gy_at, memory), pointer(gx_at, memory)
+        entry = AXES + (g[RANK] - 1) * AXIS_WIDTH
+        n, m, step_x, step_y, table = (
+            g[entry],
+            g[entry + 1],
+            g[entry + 2],
+            g[entry + 3],
+            g[entry + 5],
+        )
+        step_gx = g[entry + 4]
+        zero = work(0)
+        beta = work(real(g[BETA])) if kind == SMOOTH else work(1)
+        inner = g[AXES + 6]  # cells of the pooled axes per position of the first
+        rows_inner = g[OUTPUT_ROWS] // g[AXES + 1] if g[RANK] > 1 else 1
+        for unit in range(first, last):
+            item, slab = unit // g[SLABS], g[SLABS_AT] + 4 * (unit % g[SLABS])
+            low, high = g[slab] * inner, g[slab + 1] * inner
+            for c in range(high - low):
+                sums[c] = zero
+            base, source = item_offset(g, item, 0), item_offset(g, item, 1)
+            from_row, to_row, from_column, to_column = 0, 1, g[slab + 2], g[slab + 3]
+            if g[RANK] > 1:
+                from_row, to_row = g[slab + 2] * rows_inner, g[slab + 3] * rows_inner
+                from_column, to_column = 0, m
+            for row in range(from_row, to_row):
+                count, counted_rows = list_rows(g, row, rows, room)
+                place = source + output_row(g, row, 1)
+                for j in range(from_column, to_column):
+                    window = table + 4 * j
+                    start, stop, step = g[window], g[window + 1], g[window + 2]
+                    length = (stop - start + step - 1) // step
+                    if count * length == 0:
+                        continue
+                    cells = counted_rows * g[window + 3] if g[COUNT_PADDING] else count * length
+                    padding = cells - count * length
+                    gradient = load(gy[place + j * step_y])
+                    best, winner = load(x[base + rows[0] + start * step_x]), rows[2 * room] + start
+                    if kind != MEAN:
+                        for r in range(count):
+                            for p in range(start, stop, step):
+                                v = load(x[base + rows[r] + p * step_x])
+                                if kind == SMOOTH and beta < 0:
+                                    better = takes(-best, -v)
+                                else:
+                                    better = takes(best, v)
+                                if better:
+                                    best, winner = v, rows[2 * room + r] + p
+                    if kind == MAX and first_only:
+                        if low <= winner < high:
+                            sums[winner - low] += gradient
+                        continue
+                    if kind == SMOOTH:
+                        if padding > 0 and (zero > best if beta > 0 else zero < best):
+                            best = zero
+                        if best - best != zero and best == best:
+                            best = zero
+                        divisor = zero
+                        for r in range(count):
+                            for p in range(start, stop, step):
+                                v = load(x[base + rows[r] + p * step_x])
+                                divisor += exponential(beta * (v - best))
+                        if padding > 0:
+                            divisor += work(padding) * exponential(beta * (zero - best))
+                        gradient = gradient / divisor
+                    elif kind == MEAN:
+                        gradient = gradient / work(g[DIVISOR] if g[DIVISOR] > 0 else cells)
+                    elif split:
+                        tied = 0
+                        for r in range(count):
+                            for p in range(start, stop, step):
+                                v = load(x[base + rows[r] + p * step_x])
+                                tied += (v == best) | ((v != v) & (best != best))
+                        gradient = gradient / work(tied)
+                    for r in range(count):
+                        flat = rows[2 * room + r]
+                        for p in range(start, stop, step):
+                            if low <= flat + p < high:
+                                if kind == MEAN:
+                                    sums[flat + p - low] += gradient
+                                else:
+                                    v = load(x[base + rows[r] + p * step_x])
+                                    if kind == SMOOTH:
+                                        share = exponential(beta * (v - best))
+                                        sums[flat + p - low] += share * gradient
+                                    elif (v == best) | ((v != v) & (best != best)):
+                                        sums[flat + p - low] += gradient
+            target = item_offset(g, item, 2)
+            if g[RANK] == 1:
+                for p in range(low, high):
+                    gx[target + p * step_gx] = store(sums[p - low])
+                continue
+            for line in range((high - low) // n):
+                flat, place = low // n + line, target
+                for axis in range(g[RANK] - 2, -1, -1):
+                    e = AXES + axis * AXIS_WIDTH
+                    place += (flat % g[e]) * g[e + 4]
+                    flat //= g[e]
+                for p in range(n):
+                    gx[place + p * step_gx] = store(sums[line * n + p])
+
+    return gradients

@@ -1,0 +1,87 @@
+"""What the kernels need of Numba: compilation with a disk cache, raw pointers, bits and one fused op."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numba
+from numba import types
+from numba.extending import intrinsic
+
+__all__ = ["bits", "compiled", "fma", "pointer", "real"]
+
+
+def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile on first call, without the interpreter lock, and keep the code on disk.
+
+    Where no directory can be written (a read-only installation without NUMBA_CACHE_DIR or a home)
+    the code is compiled anew in each process.
+    """
+    options = {"nogil": True, "error_model": "numpy", "boundscheck": False}
+    try:
+        dispatcher = numba.njit(cache=True, **options)(function)
+    except RuntimeError:
+        return numba.njit(**options)(function)  # type: ignore[no-any-return]
+    _stamp(dispatcher)
+    return dispatcher  # type: ignore[no-any-return]
+
+
+def _stamp(dispatcher: Any) -> None:
+    """Make a cached kernel depend on every kernel source, for kernels are inlined in each other."""
+    file = getattr(dispatcher._cache, "_cache_file", None)
+    if hasattr(file, "_source_stamp"):
+        file._source_stamp = (file._source_stamp, _sources())
+
+
+@cache
+def _sources() -> str:
+    digest = hashlib.sha256(numba.__version__.encode())
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def pointer(context: Any, address: Any, element: Any) -> Any:
+    """The integer `address` as a pointer to elements of a type; indexing it checks nothing."""
+    result = types.CPointer(element.instance_type)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
+
+    return result(address, element), generate
+
+
+def _cast(result: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.bitcast(arguments[0], context.get_value_type(signature.return_type))
+
+    return generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def bits(context: Any, value: Any) -> Any:
+    """The bits of a float32 or float64, as a signed integer of its width."""
+    result = {types.float32: types.int32, types.float64: types.int64}[value]
+    return result(value), _cast(result)
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def real(context: Any, value: Any) -> Any:
+    """The float32 or float64 with these bits."""
+    result = {types.int32: types.float32, types.int64: types.float64}[value]
+    return result(value), _cast(result)
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def fma(context: Any, a: Any, b: Any, c: Any) -> Any:
+    """`a·b + c`, rounded once."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.fma(*arguments)
+
+    return a(a, a, a), generate
