@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -92,9 +93,12 @@ def constant(number: Any, like: Any) -> Any:
         system = scalars.of_array(like)
         if type(number) is int:
             return _zero_d(system.from_int(number))
-        if isinstance(number, (float, np.floating)) or type(number).__name__ == "Fraction":
+        if isinstance(number, Real):
             return _zero_d(system.from_real(number))
+        scalars.of_value(number)  # an element of the system itself; anything else is refused
         return _zero_d(number)
+    if not isinstance(number, Real):
+        raise TypeError(f"{number!r}: expected a real number")
     if not is_differentiable(like.dtype) and not isinstance(number, int):
         return np.asarray(number)
     if library(like) is np:
@@ -173,12 +177,15 @@ def broadcast_to(x: Any, shape: Shape) -> Any:
     return x if tuple(x.shape) == tuple(shape) else library(x).broadcast_to(x, shape)
 
 
-def sum_axes(x: Any, axes: Shape, keepdims: bool = False) -> Any:
+def sum_axes(x: Any, axis: Shape, keepdims: bool = False) -> Any:
     """The sum over some axes; over none, the array itself."""
     if isinstance(x, DualArray):
-        return x.map(lambda a: sum_axes(a, axes, keepdims))
+        return x.map(lambda a: sum_axes(a, axis, keepdims))
     x = array(x)
-    return array(library(x).sum(x, axis=tuple(axes), keepdims=keepdims)) if axes else x
+    if not axis:
+        return x
+    total = library(x).sum(x, axis=tuple(axis), keepdims=keepdims)
+    return _objects(total, x) if is_object(x) else array(total)
 
 
 def sum_to(x: Any, shape: Shape) -> Any:
@@ -244,7 +251,8 @@ def matmul(a: Any, b: Any) -> Any:
             other = matmul(a.primal, b.tangent)
             tangent = other if tangent is None else tangent + other
         return DualArray(matmul(a.primal, b.primal), tangent)
-    return library(a).matmul(a, b)
+    product = library(a).matmul(a, b)
+    return _objects(product, b if b.size else a) if is_object(a) else product
 
 
 def exp(x: Any) -> Any:
@@ -328,10 +336,7 @@ def _pivot(x: Any) -> Any:
     if is_object(x):
         system, out = scalars.of_array(x), np.empty((*x.shape[:-1], 1), object)
         for i in np.ndindex(x.shape[:-1]):
-            best = x[i][0]
-            for v in x[i][1:]:
-                best = system.maximum(best, v)
-            out[(*i, 0)] = system.pivot(best)
+            out[(*i, 0)] = system.pivot(list(x[i]), largest=True)
         return out
     module = library(x)
     best = module.amax(x, axis=-1, keepdims=True)
@@ -343,6 +348,11 @@ def one_hot(labels: Any, classes: int) -> Any:
     module = library(labels)
     places = module.arange(classes, device=labels.device)
     return labels[..., None] == places
+
+
+def _objects(sums: Any, like: Any) -> Any:
+    """An object array of sums; the sum of nothing, a bare 0, joins the number system of `like`."""
+    return conform(sums if isinstance(sums, np.ndarray) else _zero_d(sums), like)
 
 
 def _each(function: str, x: Any) -> Any:

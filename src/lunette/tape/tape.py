@@ -94,13 +94,29 @@ class Tape(Methods):
                 f"op={op!r}: expected a lunette.Op or one of {', '.join(sorted(RULES))}; "
                 "lunette.tape.register adds more"
             )
-        name = _name(name, title)
+        name, before = _name(name, title), len(self._nodes)
+        try:
+            return self._record(op, rule, operands, options, name)
+        except Exception:
+            del self._nodes[before:]  # constants that were added for a node that never came
+            raise
+
+    def _record(self, op: Any, rule: Rule, operands: Any, options: Any, name: str) -> Id:
+        """Check the shapes, then compute, then keep."""
         parents = tuple([self._operand(x) for x in operands])
         nodes = [self._nodes[p] for p in parents]
         try:
             shape = rule.shape(*[node.shape for node in nodes], **options)
         except (ValueError, TypeError) as error:
             raise type(error)(f"{self._about(op, name, parents)}: {error}") from None
+        if (
+            len({fn.is_object(node.value) for node in nodes if fn.is_differentiable(node.dtype)})
+            > 1
+        ):
+            raise TypeError(
+                f"{self._about(op, name, parents)}: floats among exact numbers would make them "
+                "inexact; convert the floats, or use floats throughout"
+            )
         try:
             value = fn.array(rule.forward(*[node.value for node in nodes], **options))
         except Exception as error:
