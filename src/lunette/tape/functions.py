@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from functools import cache
 from importlib import import_module
 from numbers import Real
 from typing import Any
@@ -64,6 +65,7 @@ def is_object(x: Any) -> bool:
     return isinstance(x, np.ndarray) and x.dtype.kind == "O"
 
 
+@cache  # NumPy computes the name of a dtype anew each time, and every node asks
 def is_differentiable(dtype: Any) -> bool:
     """Floats and objects have gradients; integers and bools have none."""
     if isinstance(dtype, np.dtype):

@@ -109,10 +109,7 @@ class Tape(Methods):
             shape = rule.shape(*[node.shape for node in nodes], **options)
         except (ValueError, TypeError) as error:
             raise type(error)(f"{self._about(op, name, parents)}: {error}") from None
-        if (
-            len({fn.is_object(node.value) for node in nodes if fn.is_differentiable(node.dtype)})
-            > 1
-        ):
+        if _mixed([node.dtype for node in nodes]):
             raise TypeError(
                 f"{self._about(op, name, parents)}: floats among exact numbers would make them "
                 "inexact; convert the floats, or use floats throughout"
@@ -233,10 +230,11 @@ class Tape(Methods):
         if isinstance(value, Id):
             raise TypeError(f"value={value!r} is a node already; expected an array")
         array = value if _is_array(value) else np.asarray(value)
+        if isinstance(array, np.ma.MaskedArray):
+            raise TypeError("value is a masked array; fill it first, with value.filled(number)")
         if isinstance(array, np.ndarray):
-            if isinstance(array, np.ma.MaskedArray):
-                raise TypeError("value is a masked array; fill it first, with value.filled(number)")
-            kind_of(array.dtype)
+            if not fn.is_differentiable(array.dtype):
+                kind_of(array.dtype)  # integers and bools pass; other types are refused
             if array.dtype.kind == "O":
                 array = scalars.lift(array)  # also refuses elements that are no numbers
         array = fn.array(array)
@@ -245,6 +243,8 @@ class Tape(Methods):
 
     def _operand(self, x: Any) -> int:
         """The number of a node; an array becomes a constant."""
+        if type(x) is Id and x.tape is self:
+            return int(x)
         if isinstance(x, int):
             return self._number(x)
         if _is_array(x):
@@ -349,6 +349,14 @@ class Tape(Methods):
     def _check_open(self) -> None:
         if self._released:
             raise RuntimeError("this tape is released: its values are gone; record a new one")
+
+
+OBJECT = np.dtype(object)
+
+
+def _mixed(dtypes: list[Any]) -> bool:
+    """Whether floats stand among objects."""
+    return OBJECT in dtypes and any(d != OBJECT and fn.is_differentiable(d) for d in dtypes)
 
 
 def _is_array(x: Any) -> bool:
