@@ -242,12 +242,20 @@ def _packed(
 def _weight(op: Convolution, image: Array, windows: Array, out: Array) -> None:
     """out = Σ over positions of image cell × window, for each weight."""
     form, rank, groups = _form(out.dtype), op.rank, op.groups
-    source, grads = _place(image, rank), _place(windows, rank)
     phase = window_phase(op, image.shape[-rank:], windows.shape[-rank:])
+    if groups == 1 and out.shape[0] > out.shape[1] and _is_matrix(phase):
+        turned = np.empty((out.shape[1], out.shape[0], *out.shape[2:]), out.dtype)
+        _weight(op, windows, image, turned)
+        out[...] = turned.swapaxes(0, 1)
+        return
+    source, grads = _place(image, rank), _place(windows, rank)
     rows, channels, items = out.shape[0] // groups, out.shape[1], len(source.offsets)
     strides = (source.strides, grads.strides)
     cut = weight_plan(phase, strides, items, groups, channels, form.size, slabs.ROWS_1)
     vector = VECTOR_BYTES // form.size
+    if rows * 4 <= vector:
+        _weight_of_few(op, cut, source, grads, out)
+        return
     lanes = -(-rows // vector) * vector
     sums = np.zeros((groups * len(cut.chunks), cut.rows, lanes), form.work)
     per_block = int(np.prod(cut.slab.blocks))
@@ -259,9 +267,9 @@ def _weight(op: Convolution, image: Array, windows: Array, out: Array) -> None:
         begin, end = _first_position(cut, start), _first_position(cut, stop)
         _share(
             tiles.transpose, -(-(end - begin) // BLOCK),
-            (begin, end, BLOCK, cut.counts, grads.address, grads.offsets, grads.channel,
-             cut.strides[1], groups, rows, lanes, turned.ctypes.data, form.memory, form.zero,
-             form.size),
+            (begin, end, BLOCK, cut.window_counts, grads.address, grads.offsets, grads.channel,
+             cut.window_strides, groups, rows, lanes, turned.ctypes.data, form.memory, form.zero,
+             form.size, vector),
         )  # fmt: skip
         _share(
             slabs.outer, len(sums),
@@ -277,6 +285,28 @@ def _weight(op: Convolution, image: Array, windows: Array, out: Array) -> None:
         (c, last, depth), (t, stop) = cut.chunks[number], cut.taps[number]
         whole = values[:depth, :rows].reshape(last - c, stop - t, rows)
         result[group, :, c:last, t:stop] = whole.transpose(2, 0, 1)
+
+
+def _is_matrix(phase: Phase) -> bool:
+    """Whether every window reads its own cell alone; then image and windows may change places."""
+    return phase.lengths == phase.counts and set(phase.steps) == {1} and not np.any(phase.taps)
+
+
+def _weight_of_few(
+    op: Convolution, cut: WeightPlan, source: Place, grads: Place, out: Array
+) -> None:
+    """The same for groups of a few rows, by dot products along the positions."""
+    form, groups = _form(out.dtype), op.groups
+    sums = np.zeros((groups, out.shape[0] // groups, out.shape[1], prod(op.kernel)), form.work)
+    if source.array.size:
+        _share(
+            slabs.dots, groups,
+            (cut.slab.units, cut.counts, cut.lengths, cut.steps, cut.slab.blocks, cut.slab.shape,
+             cut.slab.planes, cut.cells, source.address, source.offsets, source.channel,
+             cut.strides[0], out.shape[1], grads.address, grads.offsets, grads.channel,
+             cut.strides[1], sums.shape[1], sums, form.memory, form.zero, form.size),
+        )  # fmt: skip
+    out[...] = sums.reshape(out.shape)
 
 
 def _first_position(cut: WeightPlan, unit: int) -> int:
@@ -342,4 +372,5 @@ def _channel_sums(op: Convolution, grad: Array) -> Array:
             for c in range(channels):
                 row = np.ascontiguousarray(grad[item][c], dtype=form.work)
                 sums[number, c] = row.ravel().sum()
-        return sums.sum(0).astype(grad.dtype)
+        total: Array = sums.sum(0).astype(grad.dtype)
+    return total

@@ -18,7 +18,17 @@ from lunette.kernels.cpu.vectors import VECTOR_BYTES
 from lunette.ops.base import Shape
 from lunette.ops.convolution import Convolution
 
-__all__ = ["Phase", "Plan", "Slab", "chunked", "image_phases", "plan", "slab", "window_phase"]
+__all__ = [
+    "Phase",
+    "Plan",
+    "Slab",
+    "chunked",
+    "image_phases",
+    "plan",
+    "slab",
+    "weight_plan",
+    "window_phase",
+]
 
 Array = np.ndarray[Any, Any]
 Strides = tuple[tuple[int, ...], ...]
@@ -77,12 +87,12 @@ def image_phases(op: Convolution, image: Shape, windows: Shape) -> list[Phase]:
         axes.append(residues)
     phases = []
     for residue in product(*axes):
-        taps = list(product(*(axis[2] for axis in residue)))
-        kernel = [int(np.ravel_multi_index([j for j, _ in tap], op.kernel)) for tap in taps]
-        shifts = tuple(tuple(shift for _, shift in tap) for tap in taps)
+        pairs = list(product(*(axis[2] for axis in residue)))
+        kernel = [int(np.ravel_multi_index([j for j, _ in tap], op.kernel)) for tap in pairs]
+        moves = tuple(tuple(shift for _, shift in tap) for tap in pairs)
         counts, start = tuple(axis[1] for axis in residue), tuple(axis[0] for axis in residue)
         ones = (1,) * op.rank
-        phases.append(Phase(windows, counts, ones, shifts, tuple(kernel), start, op.stride))
+        phases.append(Phase(windows, counts, ones, moves, tuple(kernel), start, op.stride))
     return phases
 
 
@@ -247,6 +257,9 @@ class WeightPlan(NamedTuple):
     taps: list[tuple[int, int]]
     table: Array
     rows: int
+    cells: Array
+    window_counts: Array
+    window_strides: Array
 
 
 @lru_cache(maxsize=1024)
@@ -273,5 +286,18 @@ def weight_plan(
     for line, row in zip(offsets, rows, strict=True):
         line[: len(row)] = row
     return WeightPlan(
-        lengths, counts, steps, table, found, np.array(chunks), parts, offsets, deepest + spare
-    )
+        lengths, counts, steps, table, found, np.array(chunks), parts, offsets, deepest + spare,
+        cells * size, *_flat(counts, table[1]),
+    )  # fmt: skip
+
+
+def _flat(counts: Array, strides: Array) -> tuple[Array, Array]:
+    """Axes that lie in memory one after the other, as one: runs along them are longer."""
+    lengths, steps = [int(counts[-1])], [int(strides[-1])]
+    for n, stride in zip(counts[-2::-1], strides[-2::-1], strict=True):
+        if n == 1 or stride == lengths[0] * steps[0]:
+            lengths[0] *= int(n)
+        else:
+            lengths.insert(0, int(n))
+            steps.insert(0, int(stride))
+    return np.array(lengths), np.array(steps)

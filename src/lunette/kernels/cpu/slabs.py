@@ -12,11 +12,11 @@ import numpy as np
 
 from lunette.kernels.cpu.machine import compiled, pointer
 from lunette.kernels.cpu.tiles import COLUMNS, ROWS, elements, fill
-from lunette.kernels.cpu.vectors import SUMS, copy_vectors, multiply_across, multiply_add
+from lunette.kernels.cpu.vectors import SUMS, copy_vectors, dot, multiply_across, multiply_add
 
-__all__ = ["ROWS_1", "correlate", "outer"]
+__all__ = ["ROWS_1", "correlate", "dots", "outer"]
 
-ROWS_4, ROWS_3, ROWS_2, ROWS_1 = SUMS // 4, SUMS // 3, SUMS // 2, SUMS
+ROWS_4, ROWS_2, ROWS_1 = SUMS // 4, SUMS // 2, SUMS
 """Taps of a block of `outer`, by its vectors of channels."""
 
 
@@ -203,14 +203,7 @@ def outer(
                             y + r * pitch, pitch, wide, high, jump, zero,
                         )  # fmt: skip
                     lane += 4 * vector
-                elif left == 3:
-                    for r in range(0, rows, ROWS_3):
-                        multiply_across(
-                            ROWS_3, 3, slab_at, table[number, r:].ctypes.data, x, step,
-                            y + r * pitch, pitch, wide, high, jump, zero,
-                        )  # fmt: skip
-                    lane += 3 * vector
-                elif left == 2:
+                elif left >= 2:
                     for r in range(0, rows, ROWS_2):
                         multiply_across(
                             ROWS_2, 2, slab_at, table[number, r:].ctypes.data, x, step,
@@ -224,3 +217,53 @@ def outer(
                             y + r * pitch, pitch, wide, high, jump, zero,
                         )  # fmt: skip
                     lane += vector
+
+
+@compiled
+def dots(
+    first, last, units, counts, lengths, steps, blocks, shape, planes, table, source, offsets,
+    channel, strides, in_channels, windows, window_offsets, window_channel, window_strides, rows,
+    sums, form, zero, size,
+):  # fmt: skip
+    """Units (group): add `Σ_position slab · window` to `sums[group, row, channel, tap]`.
+
+    For groups of few rows: a vector holds positions, where that of `outer` holds channels.
+    """
+    memory, load, _, memory_size = form
+    rank, count_taps = counts.size, table.size
+    height, width = shape
+    area = planes.shape[0] * height * width
+    slab = np.empty(area + 1, type(zero))
+    lines = np.empty(rows * blocks[0] * blocks[1], type(zero))
+    slab_at = np.int64(slab.ctypes.data)
+    index = np.zeros(rank, np.int64)
+    for group in range(first, last):
+        for b in range(units):
+            item, row, column = place(b, counts, blocks, index)
+            high = min(blocks[0], counts[rank - 2] - row)
+            wide = min(blocks[1], counts[rank - 1] - column)
+            start = window_offsets[item] + row * window_strides[rank - 2]
+            start += column * window_strides[rank - 1]
+            for a in range(rank - 2):
+                start += index[a] * window_strides[a]
+            for r in range(rows):
+                for y in range(high):
+                    offset = start + (group * rows + r) * window_channel
+                    offset += y * window_strides[rank - 2]
+                    at = pointer(windows + offset * memory_size, memory)
+                    for x in range(wide):
+                        value = load(at[x * window_strides[rank - 1]])
+                        lines[(r * blocks[0] + y) * blocks[1] + x] = value
+            for c in range(in_channels):
+                lay(
+                    slab_at, index, row, column, shape, planes, source, offsets[item], channel,
+                    strides, lengths, steps, group * in_channels + c, group * in_channels + c + 1,
+                    form, zero, size,
+                )  # fmt: skip
+                for r in range(rows):
+                    for t in range(count_taps):
+                        total = zero
+                        for y in range(high):
+                            line = lines[(r * blocks[0] + y) * blocks[1] :].ctypes.data
+                            total += dot(slab_at + table[t] + y * width * size, line, wide, zero)
+                        sums[group, r, c, t] += total

@@ -16,7 +16,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from lunette.kernels.cpu.machine import compiled, pointer
-from lunette.kernels.cpu.vectors import SUMS, copy_vectors, multiply_add
+from lunette.kernels.cpu.vectors import SUMS, copy_vectors, multiply_add, transpose_square
 
 __all__ = ["COLUMNS", "HEAD", "ROWS", "correlate", "cut", "elements", "fill", "pack", "transpose"]
 
@@ -222,13 +222,13 @@ def correlate(
 @compiled
 def transpose(
     first, last, start, stop, block, counts, source, offsets, channel, strides, groups, rows,
-    lanes, target, form, zero, size,
+    lanes, target, form, zero, size, vector,
 ):  # fmt: skip
     """Windows as rows of channels: for each position of `start … stop`, `groups × lanes` numbers.
 
     Units are blocks of positions; lanes beyond a group's `rows` channels are zeros.
     """
-    memory, load, _, memory_size = form
+    memory, load, plain, memory_size = form
     rank = counts.size
     runs = np.empty((block, HEAD + rank), np.int64)
     width = groups * lanes
@@ -241,20 +241,20 @@ def transpose(
                 offset += runs[i, HEAD + a] * strides[a]
             row = target + (begin - start + runs[i, 0]) * width * size
             stride = strides[rank - 1]
+            squares = runs[i, 1] // vector * vector if plain and stride == 1 else 0
             for g in range(groups):
-                for r in range(0, lanes, 8):
-                    out = elements(row + (g * lanes + r) * size, zero)
-                    known = min(8, rows - r)
+                for r in range(0, lanes, vector):
                     at = source + (offset + (g * rows + r) * channel) * memory_size
-                    values = pointer(at, memory)
-                    if known == 8:
-                        for j in range(runs[i, 1]):
-                            for q in range(8):
-                                out[j * width + q] = load(values[q * channel + j * stride])
-                        continue
-                    for j in range(runs[i, 1]):
-                        for q in range(min(8, lanes - r)):
-                            if q < known:
-                                out[j * width + q] = load(values[q * channel + j * stride])
-                            else:
-                                out[j * width + q] = zero
+                    to = row + (g * lanes + r) * size
+                    known = min(vector, rows - r)
+                    first_left = squares if known == vector else 0
+                    for j in range(0, first_left, vector):
+                        transpose_square(
+                            to + j * width * size, width * size, at + j * size, channel * size, zero
+                        )
+                    out, values = elements(to, zero), pointer(at, memory)
+                    for j in range(first_left, runs[i, 1]):
+                        for q in range(known):
+                            out[j * width + q] = load(values[q * channel + j * stride])
+                        for q in range(known, vector):
+                            out[j * width + q] = zero

@@ -14,7 +14,16 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-__all__ = ["FUSED", "SUMS", "VECTOR_BYTES", "copy_vectors", "multiply_across", "multiply_add"]
+__all__ = [
+    "FUSED",
+    "SUMS",
+    "VECTOR_BYTES",
+    "copy_vectors",
+    "dot",
+    "multiply_across",
+    "multiply_add",
+    "transpose_square",
+]
 
 
 @cache
@@ -71,6 +80,25 @@ class _Code:
         first = self.builder.insert_element(undefined, scalar, ir.Constant(int32, 0))
         zeros = ir.Constant(ir.VectorType(int32, self.lanes), [0] * self.lanes)
         return self.builder.shuffle_vector(first, undefined, zeros)
+
+    def mask(self, count: Any) -> Any:
+        """The first `count` lanes."""
+        int32 = ir.IntType(32)
+        numbers = ir.Constant(ir.VectorType(int32, self.lanes), list(range(self.lanes)))
+        last = self.builder.trunc(count, int32)
+        return self.builder.icmp_signed("<", numbers, self.spread(last))
+
+    def masked_load(self, address: Any, mask: Any) -> Any:
+        pointer = self.builder.inttoptr(address, self.vector.as_pointer())
+        align = ir.Constant(ir.IntType(32), self.size)
+        name = f"llvm.masked.load.{self.name}.p0"
+        return self.call(name, self.vector, [pointer, align, mask, self.zero()])
+
+    def masked_store(self, value: Any, address: Any, mask: Any) -> None:
+        pointer = self.builder.inttoptr(address, self.vector.as_pointer())
+        align = ir.Constant(ir.IntType(32), self.size)
+        name = f"llvm.masked.store.{self.name}.p0"
+        self.call(name, ir.VoidType(), [value, pointer, align, mask])
 
     def multiply_add(self, a: Any, b: Any, c: Any) -> Any:
         if not FUSED:
@@ -253,26 +281,13 @@ def copy_vectors(context: Any, target: Any, source: Any, count: Any, zero: Any) 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         target, source, count, _ = arguments
         code = _Code(builder, zero)
-        int32 = ir.IntType(32)
-        numbers = ir.Constant(ir.VectorType(int32, code.lanes), list(range(code.lanes)))
-        align = ir.Constant(int32, code.size)
         before = builder.block
         loop, after = builder.append_basic_block("copy"), builder.append_basic_block("after")
         builder.branch(loop)
         builder.position_at_end(loop)
         left, at_target, at_source = builder.phi(INT), builder.phi(INT), builder.phi(INT)
-        mask = builder.icmp_signed("<", numbers, code.spread(builder.trunc(left, int32)))
-        pointer = code.vector.as_pointer()
-        values = code.call(
-            f"llvm.masked.load.{code.name}.p0",
-            code.vector,
-            [builder.inttoptr(at_source, pointer), align, mask, code.zero()],
-        )
-        code.call(
-            f"llvm.masked.store.{code.name}.p0",
-            ir.VoidType(),
-            [values, builder.inttoptr(at_target, pointer), align, mask],
-        )
+        mask = code.mask(left)
+        code.masked_store(code.masked_load(at_source, mask), at_target, mask)
         remaining = builder.sub(left, ir.Constant(INT, code.lanes))
         for phi, start, update in (
             (left, count, remaining),
@@ -286,3 +301,67 @@ def copy_vectors(context: Any, target: Any, source: Any, count: Any, zero: Any) 
         return context.get_dummy_value()
 
     return types.void(types.int64, types.int64, types.int64, zero), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def transpose_square(
+    context: Any, target: Any, target_row: Any, source: Any, source_row: Any, zero: Any
+) -> Any:
+    """Transpose a square of as many rows as a vector has lanes; rows are so many bytes apart."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        target, target_row, source, source_row, _ = arguments
+        code = _Code(builder, zero)
+        n = code.lanes
+        rows = _places(code, source, source_row, n, 1)
+        values = [code.load(row, code.vector) for row in rows]
+        indices = ir.VectorType(ir.IntType(32), n)
+        low = ir.Constant(indices, [i // 2 + n * (i % 2) for i in range(n)])
+        high = ir.Constant(indices, [i // 2 + n // 2 + n * (i % 2) for i in range(n)])
+        # Each round interleaves row i with row i + n/2; after log2(n) rounds rows are columns.
+        for _ in range(n.bit_length() - 1):
+            pairs = [(values[i], values[i + n // 2]) for i in range(n // 2)]
+            values = [builder.shuffle_vector(a, b, m) for a, b in pairs for m in (low, high)]
+        for value, place in zip(values, _places(code, target, target_row, n, 1), strict=True):
+            code.store(value, place)
+        return context.get_dummy_value()
+
+    return types.void(*(types.int64,) * 4, zero), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def dot(context: Any, a: Any, b: Any, count: Any, zero: Any) -> Any:
+    """`Σ a[i]·b[i]` of `count` ≥ 1 elements: a sum for each lane, then the lanes by halves."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        a, b, count, _ = arguments
+        code = _Code(builder, zero)
+        before = builder.block
+        loop, after = builder.append_basic_block("dot"), builder.append_basic_block("after")
+        builder.branch(loop)
+        builder.position_at_end(loop)
+        left, at_a, at_b = builder.phi(INT), builder.phi(INT), builder.phi(INT)
+        sums = builder.phi(code.vector)
+        mask = code.mask(left)
+        numbers = code.masked_load(at_a, mask)
+        total = code.multiply_add(numbers, code.masked_load(at_b, mask), sums)
+        remaining = builder.sub(left, ir.Constant(INT, code.lanes))
+        for phi, start, update in (
+            (left, count, remaining),
+            (at_a, a, code.at(at_a, VECTOR_BYTES)),
+            (at_b, b, code.at(at_b, VECTOR_BYTES)),
+            (sums, code.zero(), total),
+        ):
+            phi.add_incoming(start, before)
+            phi.add_incoming(update, loop)
+        builder.cbranch(builder.icmp_signed(">", remaining, ir.Constant(INT, 0)), loop, after)
+        builder.position_at_end(after)
+        half = code.lanes // 2
+        while half:
+            order = [(i + half) % code.lanes for i in range(code.lanes)]
+            mask = ir.Constant(ir.VectorType(ir.IntType(32), code.lanes), order)
+            total = builder.fadd(total, builder.shuffle_vector(total, total, mask))
+            half //= 2
+        return builder.extract_element(total, ir.Constant(ir.IntType(32), 0))
+
+    return zero(types.int64, types.int64, types.int64, zero), generate
