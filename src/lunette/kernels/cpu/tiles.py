@@ -16,15 +16,13 @@ from numba import types
 from numba.extending import intrinsic
 
 from lunette.kernels.cpu.machine import compiled, pointer
-from lunette.kernels.cpu.vectors import SUMS, copy_vectors, multiply_add
+from lunette.kernels.cpu.vectors import SUMS, copy_vectors, multiply_add, transpose_square
 
-__all__ = ["COLUMNS", "ROWS", "ROWS_1", "correlate", "outer", "pack", "transpose"]
+__all__ = ["COLUMNS", "HEAD", "ROWS", "correlate", "cut", "elements", "fill", "pack", "transpose"]
 
 ROWS = SUMS // 3
 COLUMNS = 3
 """A block of `correlate`: ROWS output channels × COLUMNS vectors of positions."""
-ROWS_4, ROWS_3, ROWS_2, ROWS_1 = SUMS // 4, SUMS // 3, SUMS // 2, SUMS
-"""Rows of a block of `outer`, by its vectors of channels."""
 HEAD = 3
 """A run is (first column, length, batch item, index on each axis)."""
 
@@ -147,14 +145,14 @@ def pack(first, last, target, weight, row_stride, group_stride, offsets, rows, b
 
 @compiled
 def correlate(
-    first, last, tiles, panels, counts, lengths, steps, taps, sources, offsets, channels, strides,
-    in_channels, channel_chunk, tap_chunk, packed, rows, group_rows, bias, out, out_offsets, out_channel,
-    out_strides, form, store, zero, size, columns,
+    first, last, tiles, panels, counts, lengths, steps, taps, channel_chunk, tap_chunk, sources,
+    offsets, channels, strides, in_channels, packed, rows, group_rows, bias, out, out_offsets,
+    out_channel, out_strides, form, store, zero, size, columns,
 ):  # fmt: skip
     """Units (group, tile of `panels` panels of `columns` positions): sums over channels and taps.
 
-    `out[group·group_rows + r] = bias + Σ_source Σ_channel Σ_tap packed · source`, each sum cut in chunks
-    of channels and taps; a chunk's sum is added when it is whole.
+    `out[group·group_rows + r] = bias + Σ_source Σ_channel Σ_tap packed · source`, a fold that starts
+    from the bias and takes channels and taps in order, chunk after chunk.
     """
     memory, _, plain, memory_size = form
     rank, total = counts.size, out_offsets.size
@@ -200,8 +198,8 @@ def correlate(
                         a = packed[s] + ((group * blocks + block) * depth + k) * ROWS * size
                         for p in range(used):
                             multiply_add(
-                                ROWS, COLUMNS, a, size, ROWS * size, tile_at + p * room * size,
-                                pitch, sums_at + (block * panels + p) * ROWS * pitch, pitch,
+                                ROWS, COLUMNS, 0, a, tile_at + p * room * size, pitch,
+                                sums_at + (block * panels + p) * ROWS * pitch, pitch,
                                 (c_end - c) * (t_end - t), zero,
                             )  # fmt: skip
         for r in range(rows):
@@ -224,13 +222,13 @@ def correlate(
 @compiled
 def transpose(
     first, last, start, stop, block, counts, source, offsets, channel, strides, groups, rows,
-    lanes, target, form, zero, size,
+    lanes, target, form, zero, size, vector,
 ):  # fmt: skip
     """Windows as rows of channels: for each position of `start … stop`, `groups × lanes` numbers.
 
     Units are blocks of positions; lanes beyond a group's `rows` channels are zeros.
     """
-    memory, load, _, memory_size = form
+    memory, load, plain, memory_size = form
     rank = counts.size
     runs = np.empty((block, HEAD + rank), np.int64)
     width = groups * lanes
@@ -243,88 +241,20 @@ def transpose(
                 offset += runs[i, HEAD + a] * strides[a]
             row = target + (begin - start + runs[i, 0]) * width * size
             stride = strides[rank - 1]
+            squares = runs[i, 1] // vector * vector if plain and stride == 1 else 0
             for g in range(groups):
-                for r in range(0, lanes, 8):
-                    out = elements(row + (g * lanes + r) * size, zero)
-                    known = min(8, rows - r)
+                for r in range(0, lanes, vector):
                     at = source + (offset + (g * rows + r) * channel) * memory_size
-                    values = pointer(at, memory)
-                    if known == 8:
-                        for j in range(runs[i, 1]):
-                            for q in range(8):
-                                out[j * width + q] = load(values[q * channel + j * stride])
-                        continue
-                    for j in range(runs[i, 1]):
-                        for q in range(min(8, lanes - r)):
-                            if q < known:
-                                out[j * width + q] = load(values[q * channel + j * stride])
-                            else:
-                                out[j * width + q] = zero
-
-
-@compiled
-def outer(
-    first, last, start, stop, block, counts, lengths, steps, taps, source, offsets, channel,
-    strides, chunks, groups, in_channels, windows, lanes, sums, sums_pitch, form, zero, size,
-    vector,
-):  # fmt: skip
-    """Units (group, chunk): add `Σ_position unfolded[k, position] · windows[position, channel]`.
-
-    A chunk is (first channel, last channel, first tap, last tap); `lanes` channels are `vector` to
-    a vector. Positions are summed in blocks; a block's sum is added when it is whole.
-    """
-    rank, deepest = counts.size, 0
-    for i in range(chunks.shape[0]):
-        deepest = max(deepest, (chunks[i, 1] - chunks[i, 0]) * (chunks[i, 3] - chunks[i, 2]))
-    line = 64 // size
-    pitch = (block + line) * size  # not a power of two: rows fall into different cache sets
-    tile = np.zeros((deepest + ROWS_1) * (block + line) + line, type(zero))
-    tile_at = -(-tile.ctypes.data // 64) * 64
-    runs = np.empty((block, HEAD + rank), np.int64)
-    width = groups * lanes * size
-    for unit in range(first, last):
-        group, number = unit // chunks.shape[0], unit % chunks.shape[0]
-        c, c_end, t, t_end = chunks[number]
-        rows = (c_end - c) * (t_end - t)
-        base = group * in_channels
-        for begin in range(start, stop, block):
-            n = min(stop, begin + block) - begin
-            count = cut(begin, begin + n, counts, runs)
-            unfold(
-                tile_at, pitch, runs, count, source, offsets, channel, strides, lengths, steps,
-                taps, t, t_end, base + c, base + c_end, form, zero, size,
-            )  # fmt: skip
-            at = windows + (begin - start) * width + group * lanes * size
-            to = sums + unit * sums_pitch * lanes * size
-            lane = 0
-            while lane < lanes:
-                left = (lanes - lane) // vector
-                b, d = at + lane * size, to + lane * size
-                if left >= 4:
-                    for r in range(0, rows, ROWS_4):
-                        multiply_add(
-                            ROWS_4, 4, tile_at + r * pitch, pitch, size, b, width,
-                            d + r * lanes * size, lanes * size, n, zero,
-                        )  # fmt: skip
-                    lane += 4 * vector
-                elif left == 3:
-                    for r in range(0, rows, ROWS_3):
-                        multiply_add(
-                            ROWS_3, 3, tile_at + r * pitch, pitch, size, b, width,
-                            d + r * lanes * size, lanes * size, n, zero,
-                        )  # fmt: skip
-                    lane += 3 * vector
-                elif left == 2:
-                    for r in range(0, rows, ROWS_2):
-                        multiply_add(
-                            ROWS_2, 2, tile_at + r * pitch, pitch, size, b, width,
-                            d + r * lanes * size, lanes * size, n, zero,
-                        )  # fmt: skip
-                    lane += 2 * vector
-                else:
-                    for r in range(0, rows, ROWS_1):
-                        multiply_add(
-                            ROWS_1, 1, tile_at + r * pitch, pitch, size, b, width,
-                            d + r * lanes * size, lanes * size, n, zero,
-                        )  # fmt: skip
-                    lane += vector
+                    to = row + (g * lanes + r) * size
+                    known = min(vector, rows - r)
+                    first_left = squares if known == vector else 0
+                    for j in range(0, first_left, vector):
+                        transpose_square(
+                            to + j * width * size, width * size, at + j * size, channel * size, zero
+                        )
+                    out, values = elements(to, zero), pointer(at, memory)
+                    for j in range(first_left, runs[i, 1]):
+                        for q in range(known):
+                            out[j * width + q] = load(values[q * channel + j * stride])
+                        for q in range(known, vector):
+                            out[j * width + q] = zero
