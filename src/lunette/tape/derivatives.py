@@ -32,11 +32,13 @@ def pushforward(tape: Tape, tangents: dict[int, Any], last: int) -> dict[int, An
     return tangents
 
 
-def backward(tape: Tape, output: int, seed: Any, kept: set[int]) -> dict[int, Any]:
+def backward(tape: Tape, output: int, seed: Any, kept: set[int], release: bool) -> dict[int, Any]:
     """The gradient of each leaf that requires one, and of the kept nodes, by number."""
     nodes = tape._nodes
     values = [node.value for node in nodes[: output + 1]]
-    gradients = _walk(nodes, output, seed, kept, values)
+    if release:  # from here on the walk alone holds the values, and lets go of each after its use
+        tape.release()
+    gradients = _walk(nodes, output, seed, kept, values, release)
     return dict(zip(gradients, fn.owned(list(gradients.values()), [seed]), strict=True))
 
 
@@ -54,15 +56,21 @@ def hvp(tape: Tape, output: int, seed: Any, tangents: dict[int, Any]) -> dict[in
 
 
 def _walk(
-    nodes: list[Node], output: int, seed: Any, kept: set[int], values: list[Any]
+    nodes: list[Node],
+    output: int,
+    seed: Any,
+    kept: set[int],
+    values: list[Any],
+    release: bool = False,
 ) -> dict[int, Any]:
     """Gradients from the output back to the leaves. A node's gradient is let go once it is used."""
     pending, results = {output: seed}, {}
     for number in range(output, -1, -1):
-        grad = pending.pop(number, None)
+        node, out, grad = nodes[number], values[number], pending.pop(number, None)
+        if release:
+            values[number] = None
         if grad is None:
             continue
-        node = nodes[number]
         if node.rule is None or number in kept:
             results[number] = grad
         if node.rule is None:
@@ -70,16 +78,16 @@ def _walk(
         inputs = [values[p] for p in node.parents]
         needs = [nodes[p].requires_grad for p in node.parents]
         try:
-            pulled = node.rule.pull(grad, values[number], inputs, needs, node.options)
+            pulled = node.rule.pull(grad, out, inputs, needs, node.options)
         except Exception as error:
             error.add_note(f"in the gradient of node {number} {node.name!r}")
             raise
-        del grad
+        del grad, out, inputs
         for i, parent in enumerate(node.parents):
             gradient, pulled[i] = pulled[i], None
             if gradient is not None:
                 _check_shape(gradient, nodes[parent], f"vjp of node {number}", node)
-                gradient = fn.conform(gradient, nodes[parent].value)
+                gradient = fn.conform(gradient, fn.primal_of(values[parent]))
                 held = pending.pop(parent, None)
                 pending[parent] = gradient if held is None else fn.array(held + gradient)
                 del held

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from lunette.arguments import flag
 from lunette.ops.base import Op, kind_of
 from lunette.spec import scalars
 from lunette.tape import derivatives, drawing, picture
@@ -77,8 +78,7 @@ class Tape(Methods):
 
         Integers and bools have no gradient; pass `requires_grad=False` for data and labels.
         """
-        if not isinstance(requires_grad, bool):
-            raise TypeError(f"requires_grad={requires_grad!r}: expected True or False")
+        flag(requires_grad, "requires_grad")
         return self._leaf(value, _name(name, "leaf"), requires_grad)
 
     def apply(self, op: Op | str, *operands: Any, name: str | None = None, **options: Any) -> Id:
@@ -135,16 +135,20 @@ class Tape(Methods):
 
     # -- derivatives --
 
-    def backward(self, output: Any, grad: Any = None, keep: Any = ()) -> dict[Id, Any]:
+    def backward(
+        self, output: Any, grad: Any = None, *, keep: Any = (), release: bool = False
+    ) -> dict[Id, Any]:
         """The gradients of every leaf that requires one and that `output` depends on.
 
         `grad` is the gradient of the output, of its shape; it may be missing where the output has
-        one element, and is then 1. `keep` names other nodes whose gradients to return as well.
+        one element, and is then 1. `keep` names other nodes whose gradients to return as well. With
+        `release` each saved value is freed as soon as it is used, and the tape is released.
         """
         self._check_open()
+        flag(release, "release")
         number = self._number(output)
         kept = {self._number(node) for node in keep}
-        gradients = derivatives.backward(self, number, self._seed(number, grad), kept)
+        gradients = derivatives.backward(self, number, self._seed(number, grad), kept, release)
         return {Id(n, self): g for n, g in gradients.items()}
 
     def jvp(self, outputs: Any, tangents: dict[Any, Any]) -> Any:
