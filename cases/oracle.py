@@ -7,11 +7,13 @@ the specification's bits; then it stands in for it.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from lunette.ops.pooling import Pooling
+from lunette.regions import Region
 from lunette.spec.scalars import lift
 
 __all__ = ["forward_with_indices", "jvp", "vjp"]
@@ -21,8 +23,13 @@ Array = np.ndarray[Any, Any]
 
 def _slots(op: Pooling, pooled: tuple[int, ...]) -> Array:
     """(slots, windows): the flat position of each window's j-th cell in row-major order, or −1."""
+    return _table(op.regions, pooled)
+
+
+@lru_cache(maxsize=16)
+def _table(regions: tuple[Region, ...], pooled: tuple[int, ...]) -> Array:
     table = np.zeros((1, 1), np.int64)
-    for region, n in zip(op.regions, pooled, strict=True):
+    for region, n in zip(regions, pooled, strict=True):
         windows = [region.window(n, i) for i in range(region.out_length(n))]
         longest = max((w.real for w in windows), default=0)
         axis = np.full((longest, len(windows)), -1, np.int64)

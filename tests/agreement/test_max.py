@@ -1,14 +1,17 @@
 """Max, bit for bit: values, indices, jvp and vjp under the three tie rules."""
 
+from functools import lru_cache
+
 import numpy as np
 import pytest
 
 from cases import geometries, values
-from cases.agreement import Specification, max_disagreements, run
+from cases.agreement import TIES, Specification, max_disagreements, run
 from cases.workloads import WORKLOADS, dtype_named
 from lunette.regions import Adaptive, Global, Sliding
 
 
+@lru_cache(maxsize=256)
 def batch_of_kinds(lengths, dtype, seed):
     """One row of the batch for each kind of value that the dtype has."""
     kinds = values.kinds_of(dtype)
@@ -17,7 +20,7 @@ def batch_of_kinds(lengths, dtype, seed):
 
 def check(backend, geometry, dtype, seed, **options):
     lengths, regions = geometry
-    x = batch_of_kinds(lengths, dtype, seed)
+    x = batch_of_kinds(lengths, dtype, seed % 5)
     assert not max_disagreements(regions, x, backend=backend, seed=seed, **options)
 
 
@@ -27,9 +30,9 @@ def check(backend, geometry, dtype, seed, **options):
 @pytest.mark.parametrize("dtype", values.FLOATS)
 def test_specification(backend, dtype):
     picked = [
-        *geometries.sampled(geometries.one_axis(), every=250),
-        *geometries.boxes(2, 6),
-        *geometries.boxes(3, 2),
+        *geometries.sampled(geometries.one_axis(), every=600),
+        *geometries.boxes(2, 3),
+        *geometries.boxes(3, 1),
     ]
     for seed, geometry in enumerate(picked):
         check(backend, geometry, dtype, seed, reference=Specification)
@@ -40,7 +43,8 @@ def test_specification(backend, dtype):
 
 def test_every_small_geometry_along_one_axis(backend):
     for seed, geometry in enumerate(geometries.one_axis()):
-        check(backend, geometry, "float32", seed)
+        # Tie rules take turns; every geometry meets all three in the long sweep.
+        check(backend, geometry, "float32", seed, ties=(TIES[seed % 3],))
 
 
 @pytest.mark.parametrize("dtype", [d for d in values.DTYPES if d != "float32"])
@@ -50,7 +54,7 @@ def test_small_geometries_along_one_axis_for_every_dtype(backend, dtype):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("dtype", [d for d in values.DTYPES if d != "float32"])
+@pytest.mark.parametrize("dtype", values.DTYPES)
 def test_every_small_geometry_for_every_dtype(backend, dtype):
     for seed, geometry in enumerate(geometries.one_axis()):
         check(backend, geometry, dtype, seed)
@@ -98,6 +102,15 @@ SWEPT = (
 AROUND_VECTORS = (1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 47, 63, 64, 65, 70)
 
 
+def lengths_of(region, lengths):
+    """Those lengths that hold at least one window."""
+    return [n for n in lengths if not isinstance(region, Sliding) or fits(region, n)]
+
+
+def fits(region, n):
+    return region.extent <= n + sum(region.margins(n))
+
+
 def swept_rows(n, dtype):
     """Every special value at every position, before a background of ties."""
     background = values.filled("ties", (n,), dtype, seed=n)
@@ -113,7 +126,7 @@ def swept_rows(n, dtype):
 
 @pytest.mark.parametrize("region", [r for _, r in SWEPT], ids=[name for name, _ in SWEPT])
 def test_forward_at_every_length_and_position(backend, region):
-    for n in range(1, 71):
+    for n in lengths_of(region, range(1, 71)):
         x = swept_rows(n, "float32")
         verbs = ("forward", "forward_with_indices")
         assert not max_disagreements((region,), x, backend=backend, verbs=verbs), n
@@ -121,7 +134,7 @@ def test_forward_at_every_length_and_position(backend, region):
 
 @pytest.mark.parametrize("region", [r for _, r in SWEPT], ids=[name for name, _ in SWEPT])
 def test_derivatives_around_vector_widths(backend, region):
-    for n in AROUND_VECTORS:
+    for n in lengths_of(region, AROUND_VECTORS):
         x = swept_rows(n, "float32")[:: max(1, n // 8)]
         assert not max_disagreements((region,), x, backend=backend, verbs=("jvp", "vjp")), n
 
@@ -139,7 +152,7 @@ def test_other_dtypes_around_vector_widths(backend, dtype):
 @pytest.mark.parametrize("dtype", values.DTYPES)
 @pytest.mark.parametrize("region", [r for _, r in SWEPT], ids=[name for name, _ in SWEPT])
 def test_every_verb_at_every_length_and_position(backend, region, dtype):
-    for n in range(1, 71):
+    for n in lengths_of(region, range(1, 71)):
         x = swept_rows(n, dtype)
         assert not max_disagreements((region,), x, backend=backend), n
 

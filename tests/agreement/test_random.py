@@ -52,8 +52,7 @@ def arrays(draw, lengths, dtypes, kinds=None):
     return np.asfortranarray(x) if view == "transposed" else x
 
 
-@RELAXED
-@settings(max_examples=150)
+@settings(RELAXED, max_examples=150)
 @given(data=st.data())
 def test_max(backend, data):
     lengths, regions = data.draw(geometries(24, 12, 2) | geometries(6, 4, 4))
@@ -61,8 +60,7 @@ def test_max(backend, data):
     assert not max_disagreements(regions, x, backend=backend)
 
 
-@RELAXED
-@settings(max_examples=40)
+@settings(RELAXED, max_examples=40)
 @given(data=st.data())
 def test_mean_and_smooth_max(backend, data):
     lengths, regions = data.draw(geometries(20, 12, 1) | geometries(5, 3, 3))

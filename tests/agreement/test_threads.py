@@ -18,8 +18,8 @@ CASES = (
     (ln.MaxPool((13, 13), stride=1, padding=6), (1, 1, 500, 517)),
     (ln.AvgPool((2, 2)), (4, 16, 112, 112)),
     (ln.AvgPool((3, 3), stride=1, padding=1), (1, 1, 700, 701)),
-    (ln.AvgPool((25,), stride=1), (3, 120_001)),
-    (ln.AvgPool((25,), stride=1), (1_000_003,)),
+    (ln.AvgPool((25,), stride=1), (3, 60_001)),
+    (ln.AvgPool((25,), stride=1), (300_003,)),
     (ln.SmoothMaxPool((3, 3), 2.0, stride=2, padding=1), (2, 8, 112, 112)),
     (ln.AdaptiveAvgPool((7, 7)), (2, 16, 112, 112)),
     (ln.GlobalAvgPool(2), (2, 3, 600, 601)),
@@ -62,7 +62,7 @@ def test_threaded_max_is_the_oracle_bit_for_bit(backend, threads):
 
 @pytest.mark.parametrize("count", [0, -1, 1.5, True, "2"])
 def test_a_number_of_threads_is_a_positive_integer(count):
-    with pytest.raises((ValueError, TypeError), match="threads"):
+    with pytest.raises((ValueError, TypeError), match="n="):
         ln.set_num_threads(count)
 
 
