@@ -47,11 +47,11 @@ __all__ = [
 
 Array = np.ndarray[Any, Any]
 
-EXP_ERROR = 4.0
-"""Relative error of a kernel's exp, in units of `u`."""
+EXP_ERROR = 3.0
+"""Relative error of a kernel's exp, in units of `u`: 1.5 units of the last place."""
 
-LOG_ERROR = 4.0
-"""Relative error of a kernel's log, in units of `u`."""
+LOG_ERROR = 3.0
+"""Relative error of a kernel's log, in units of `u`: 1.5 units of the last place."""
 
 EXPONENTIALS = 4
 """The most exponentials that one cell's weight is a product of."""
