@@ -112,6 +112,9 @@ def _torch(workload: Workload, x: Array, grad: Array, compiled: bool) -> tuple[C
     function = _torch_function(workload)
     if compiled:
         # Timing calls backward many times over one graph, so its buffers must stay.
+        import torch._dynamo
+        import torch._functorch.config
+
         torch._functorch.config.donated_buffer = False
         torch._dynamo.reset()
         function = torch.compile(function)

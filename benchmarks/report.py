@@ -92,17 +92,21 @@ def line(row: Row) -> str:
 def show(results: dict[str, Any], console: Console) -> None:
     """The table of goals, and start-up below it."""
     rows = results["rows"]
-    names = [name for name in PEERS if any(name in row["ms"] for row in rows)]
-    table = Table(title="Pooling on CPU: milliseconds, and our fraction of a plain copy")
-    for column in ("work", "shape", "lunette", "of copy", *names, "goals"):
-        table.add_column(column, justify="left" if column in ("work", "goals") else "right")
+    table = Table(title="Pooling on CPU: medians, and our fraction of a plain copy's bandwidth")
+    columns = ("work", "shape", "ms", "of copy", "best peer", "× best", "× torch", "goals")
+    for column in columns:
+        left = column in ("work", "best peer", "goals")
+        table.add_column(column, justify="left" if left else "right", no_wrap=column != "goals")
     for row in rows:
+        best, ms = best_peer(row), row["ms"]
         table.add_row(
             row["name"],
             "×".join(map(str, row["shape"])),
-            f"{row['ms']['lunette']:.2f}",
+            f"{ms['lunette']:.2f}",
             f"{row['of_copy']['lunette']:.2f}",
-            *(f"{row['ms'][n]:.1f}" if n in row["ms"] else DASH for n in names),
+            f"{best[0]} {best[1]:.1f}" if best else DASH,
+            f"{best[1] / ms['lunette']:.1f}" if best else DASH,
+            f"{ms['torch eager'] / ms['lunette']:.1f}" if "torch eager" in ms else DASH,
             _goals(row, rows),
         )
     console.print(table)
