@@ -251,7 +251,7 @@ def test_gradients_and_tangents_of_the_wrong_shape(tape):
 def test_an_output_without_a_gradient(tape):
     whole = tape.leaf(np.array([1, 2, 3]))
     data = tape.leaf(ones(1), requires_grad=False)
-    for out in (tape.max_pool(whole, kernel=(3,), stride=1, padding=0), tape.exp(data)):
+    for out in (tape.sum(whole), tape.mean(whole), tape.exp(data)):
         with pytest.raises(ValueError, match="no leaf that requires a gradient"):
             tape.backward(out)
     with pytest.raises(TypeError, match="no tangent"):

@@ -25,9 +25,9 @@ def test_digits_are_learned(tmp_path, capsys):
     digits = example("digits")
     picture, network = tmp_path / "loss.png", tmp_path / "net.svg"
     share = digits.main(
-        ["--epochs", "3", "--images", "480", "--picture", str(picture), "--network", str(network)]
+        ["--epochs", "6", "--images", "640", "--picture", str(picture), "--network", str(network)]
     )
-    assert share > 0.8  # three epochs over a third of the images; guessing gives 0.1
+    assert share > 0.85  # a third of the steps of a full run; guessing gives 0.1
     assert network.read_text().startswith("<svg")
     assert "held-out digits right" in capsys.readouterr().out
 
