@@ -204,6 +204,36 @@ def test_a_large_label_set_is_a_softmax():
     assert np.allclose(tape.backward(loss)[logits], (softmax - np.eye(7)[labels]) / 5)
 
 
+def test_a_convolution_computes_no_gradient_that_nobody_needs(monkeypatch):
+    from lunette.kernels.cpu import convolution
+
+    asked = []
+    vjp_of = convolution.vjp_of
+    monkeypatch.setattr(convolution, "vjp_of", lambda *a: asked.append(a[3]) or vjp_of(*a))
+    generator = np.random.default_rng(0)
+    arrays = [generator.normal(size=s) for s in ((2, 1, 3, 3), (2,), (1, 1, 5, 5))]
+    everything = []
+    for needs in [
+        (True, True, True),
+        (True, True, False),
+        (False, True, False),
+        (False, False, True),
+    ]:
+        tape = ln.Tape()
+        ids = [tape.leaf(a, requires_grad=n) for a, n in zip(arrays, needs, strict=True)]
+        gradients = tape.backward(tape.sum(tape.conv(*ids)))
+        everything = everything or [gradients[i] for i in ids]
+        for i, needed, expected in zip(ids, needs, everything, strict=True):
+            assert (i in gradients) == needed
+            assert not needed or np.array_equal(gradients[i], expected)
+    kernel, bias, x = 1, 2, 0  # the op's operands are x, the kernel and the bias
+    assert [(a[kernel], a[bias], a[x]) for a in asked[1:]] == [
+        (True, True, False),
+        (False, True, False),
+        (False, False, True),
+    ]
+
+
 # -- torch's tensors travel through the same rules --
 
 

@@ -44,7 +44,8 @@ class Backend(NamedTuple):
 
     The module supplies `forward(op, operands)`, `forward_with_indices(op, operands)`,
     `jvp(op, operands, tangents)`, `vjp(op, operands, grad)` over tuples of checked arrays, and
-    `refuses(op, verb, shapes, dtypes)`: None, or why it cannot serve the call.
+    `refuses(op, verb, shapes, dtypes)`: None, or why it cannot serve the call. It may supply
+    `vjp_of(op, operands, grad, needs)`, which leaves out the gradients that nobody needs.
     """
 
     name: str
@@ -102,8 +103,17 @@ def jvp(op: Op, operands: Any, tangents: Any, backend: str | None = None) -> Any
     return interpreter.jvp(op, arrays, directions)
 
 
-def vjp(op: Op, operands: Any, grad: Any, backend: str | None = None) -> Any:
-    """The gradient in each operand; bare for a bare operand, a tuple otherwise."""
+def vjp(
+    op: Op,
+    operands: Any,
+    grad: Any,
+    backend: str | None = None,
+    needs: tuple[bool, ...] | None = None,
+) -> Any:
+    """The gradient in each operand; bare for a bare operand, a tuple otherwise.
+
+    `needs` says whose gradients are wanted; an operand that needs none may have None.
+    """
     inputs = _tuple(operands)
     adapter = _adapter((*inputs, grad))
     if adapter is not None:
@@ -112,7 +122,10 @@ def vjp(op: Op, operands: Any, grad: Any, backend: str | None = None) -> Any:
         arrays, (gradient,) = _arrays(op, inputs), _arrays(op, (grad,), "gradient of ")
         interpreter = _interpreter(op, "vjp", arrays, backend)
         _check_gradient(op, *_signature(arrays), gradient.shape, gradient.dtype)
-        gradients = interpreter.vjp(op, arrays, gradient)
+        if needs is None or all(needs) or not hasattr(interpreter, "vjp_of"):
+            gradients = interpreter.vjp(op, arrays, gradient)
+        else:
+            gradients = interpreter.vjp_of(op, arrays, gradient, needs)
     return gradients if isinstance(operands, tuple) else gradients[0]
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
+from lunette.dispatch import vjp
 from lunette.ops.base import Op
 from lunette.ops.convolution import Convolution
 from lunette.ops.pooling import Pooling
@@ -36,8 +37,10 @@ class OpRule(Rule):
     ) -> list[Any]:
         if isinstance(grad, DualArray):
             gradients = self._pull_dual(grad, inputs)
-        else:
+        elif all(needs) or type(self.op).vjp is not Op.vjp:
             gradients = self.op.vjp(tuple(inputs), grad)
+        else:
+            gradients = vjp(self.op, tuple(inputs), grad, needs=tuple(needs))
         return [g if needed else None for g, needed in zip(gradients, needs, strict=True)]
 
     def _pull_dual(self, grad: DualArray, inputs: list[Any]) -> list[Any]:

@@ -10,7 +10,7 @@ from typing import Any
 from lunette.ops.base import Op
 from lunette.ops.pooling import Pooling
 
-__all__ = ["forward", "forward_with_indices", "jvp", "refuses", "vjp"]
+__all__ = ["forward", "forward_with_indices", "jvp", "refuses", "vjp", "vjp_of"]
 
 
 @cache
@@ -51,3 +51,10 @@ def jvp(op: Op, operands: tuple[Any, ...], tangents: tuple[Any, ...]) -> Any:
 def vjp(op: Op, operands: tuple[Any, ...], grad: Any) -> Any:
     """The gradient in each operand."""
     return _family(op).vjp(op, operands, grad)
+
+
+def vjp_of(op: Op, operands: tuple[Any, ...], grad: Any, needs: tuple[bool, ...]) -> Any:
+    """The gradients of the operands that need one; a pooling has one operand, so it is that."""
+    if isinstance(op, Pooling):
+        return vjp(op, operands, grad)
+    return _family(op).vjp_of(op, operands, grad, needs)

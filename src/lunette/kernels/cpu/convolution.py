@@ -74,17 +74,25 @@ def jvp(op: Convolution, operands: tuple[Array, ...], tangents: tuple[Array, ...
 
 def vjp(op: Convolution, operands: tuple[Array, ...], grad: Array) -> tuple[Array, ...]:
     """The gradients of x, of the weight and of the bias, if there is one."""
+    return vjp_of(op, operands, grad, (True,) * len(operands))
+
+
+def vjp_of(
+    op: Convolution, operands: tuple[Array, ...], grad: Array, needs: tuple[bool, ...]
+) -> tuple[Any, ...]:
+    """The gradients that are needed; None for the others."""
     x, weight = operands[:2]
-    gx, gweight = np.empty(x.shape, x.dtype), np.empty(weight.shape, x.dtype)
-    if op.transposed:
-        _windows(op, [(grad, weight)], [], gx)
-        _weight(op, grad, x, gweight)
-    else:
-        _image(op, [(grad, weight)], [], gx)
-        _weight(op, x, grad, gweight)
-    if len(operands) == 2:
-        return gx, gweight
-    return gx, gweight, _channel_sums(op, grad)
+    gradients: list[Any] = [None] * len(operands)
+    if needs[0]:
+        gradients[0] = np.empty(x.shape, x.dtype)
+        (_windows if op.transposed else _image)(op, [(grad, weight)], [], gradients[0])
+    if needs[1]:
+        gradients[1] = np.empty(weight.shape, x.dtype)
+        image, windows = (grad, x) if op.transposed else (x, grad)
+        _weight(op, image, windows, gradients[1])
+    if len(operands) == 3 and needs[2]:
+        gradients[2] = _channel_sums(op, grad)
+    return tuple(gradients)
 
 
 def _value(op: Convolution, sources: list[Any], bias: list[Array], out: Array) -> None:
