@@ -149,6 +149,8 @@ def correlate(
                     j += width - x
                     x = 0
                     y += 1
+    # An array is freed after its last mention, and these are in use until here by their addresses.
+    return slab.size, sums.size
 
 
 @compiled
@@ -217,6 +219,8 @@ def outer(
                             y + r * pitch, pitch, wide, high, jump, zero,
                         )  # fmt: skip
                     lane += vector
+    # An array is freed after its last mention, and this is in use until here by their addresses.
+    return slab.size
 
 
 @compiled
@@ -267,3 +271,5 @@ def dots(
                             line = lines[(r * blocks[0] + y) * blocks[1] :].ctypes.data
                             total += dot(slab_at + table[t] + y * width * size, line, wide, zero)
                         sums[group, r, c, t] += total
+    # An array is freed after its last mention, and these are in use until here by their addresses.
+    return slab.size, lines.size
