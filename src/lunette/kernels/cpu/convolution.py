@@ -290,7 +290,7 @@ def _weight(op: Convolution, image: Array, windows: Array, out: Array) -> None:
     result = out.reshape(groups, rows, channels, -1)
     for unit, values in enumerate(sums):
         group, number = divmod(unit, len(cut.chunks))
-        (c, last, depth), (t, stop) = cut.chunks[number], cut.taps[number]
+        (c, last, depth), (t, stop) = cut.chunks[number, :3], cut.taps[number]
         whole = values[:depth, :rows].reshape(last - c, stop - t, rows)
         result[group, :, c:last, t:stop] = whole.transpose(2, 0, 1)
 

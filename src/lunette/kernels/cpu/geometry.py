@@ -266,19 +266,22 @@ class WeightPlan(NamedTuple):
 def weight_plan(
     phase: Phase, strides: Strides, items: int, groups: int, channels: int, size: int, spare: int
 ) -> WeightPlan:
-    """Blocks of some 256 positions; `spare` is the most rows that a kernel reads beyond a chunk."""
+    """Blocks of some 128 positions; `spare` is the most rows that a kernel reads beyond a chunk."""
     lengths, counts, steps, taps, table = _merge(phase, strides)
     high, wide = int(counts[-2]), int(counts[-1])
-    blocks = (min(high, max(1, 256 // wide)), min(wide, 512))
+    # As many rows as a window's reach, so that few rows are laid twice; whole rows, or parts of one.
+    reach = int(np.ptp(taps[:, -2]) // steps[-2]) if wide <= 512 else 1
+    blocks = (min(high, max(1, 128 // wide, min(reach, 8))), min(wide, 512))
     found = slab(counts, steps, taps, items, blocks)
-    depth = min(max(-(-channels * len(taps) * groups // UNITS), 24), 128)
+    depth = min(max(-(-channels * len(taps) * groups // UNITS), 48), 128)
     channel_chunk, tap_chunk = chunked(channels, len(taps), depth)
     area, cells = len(found.planes) * int(found.shape[0] * found.shape[1]), _cells(found)
     chunks, parts, rows = [], [], []
     for c in range(0, channels, channel_chunk):
         for t in range(0, len(taps), tap_chunk):
             last, stop = min(channels, c + channel_chunk), min(len(taps), t + tap_chunk)
-            chunks.append((c, last, (last - c) * (stop - t)))
+            used = found.which[t:stop]
+            chunks.append((c, last, (last - c) * (stop - t), used.min(), used.max() + 1))
             parts.append((t, stop))
             rows.append(np.add.outer(np.arange(last - c) * area, cells[t:stop]).ravel() * size)
     deepest = channel_chunk * tap_chunk

@@ -16,7 +16,7 @@ from lunette.kernels.cpu.vectors import SUMS, copy_vectors, dot, multiply_across
 
 __all__ = ["ROWS_1", "correlate", "dots", "outer"]
 
-ROWS_4, ROWS_2, ROWS_1 = SUMS // 4, SUMS // 2, SUMS
+ROWS_4, ROWS_2, ROWS_1 = SUMS // 4, SUMS // 2, min(12, SUMS)
 """Taps of a block of `outer`, by its vectors of channels."""
 
 
@@ -149,6 +149,8 @@ def correlate(
                     j += width - x
                     x = 0
                     y += 1
+    # An array is freed after its last mention, and these are in use until here by their addresses.
+    return slab.size, sums.size
 
 
 @compiled
@@ -159,8 +161,9 @@ def outer(
 ):  # fmt: skip
     """Units (group, chunk): add `Σ_position slab[k, position] · windows[position, channel]`.
 
-    A chunk is (first channel, last channel, rows) and a row of `table`: offsets in the slab. Blocks
-    `start … stop` of output rows are summed one by one; `windows` begins at position `base`.
+    A chunk is (first channel, last channel, rows, first plane, last plane) and a row of `table`,
+    offsets in the slab; one of several channels has all planes. Blocks `start … stop` of output rows
+    are summed one by one; `windows` begins at position `base`.
     """
     rank = counts.size
     height, width = shape
@@ -176,14 +179,16 @@ def outer(
     for unit in range(first, last):
         group, number = unit // chunks.shape[0], unit % chunks.shape[0]
         rows = chunks[number, 2]
+        used, end = chunks[number, 3], chunks[number, 4]
         for b in range(start, stop):
             item, row, column = place(b, counts, blocks, index)
             high = min(blocks[0], counts[rank - 2] - row)
             wide = min(blocks[1], counts[rank - 1] - column)
             lay(
-                slab_at, index, row, column, shape, planes, source, offsets[item], channel,
-                strides, lengths, steps, group * in_channels + chunks[number, 0],
-                group * in_channels + chunks[number, 1], form, zero, size,
+                slab_at + used * height * width * size, index, row, column, shape,
+                planes[used:end], source, offsets[item], channel, strides, lengths, steps,
+                group * in_channels + chunks[number, 0], group * in_channels + chunks[number, 1],
+                form, zero, size,
             )  # fmt: skip
             position = item
             for a in range(rank - 2):
@@ -217,6 +222,8 @@ def outer(
                             y + r * pitch, pitch, wide, high, jump, zero,
                         )  # fmt: skip
                     lane += vector
+    # An array is freed after its last mention, and this is in use until here by their addresses.
+    return slab.size
 
 
 @compiled
@@ -267,3 +274,5 @@ def dots(
                             line = lines[(r * blocks[0] + y) * blocks[1] :].ctypes.data
                             total += dot(slab_at + table[t] + y * width * size, line, wide, zero)
                         sums[group, r, c, t] += total
+    # An array is freed after its last mention, and these are in use until here by their addresses.
+    return slab.size, lines.size
