@@ -23,8 +23,8 @@ Shape = Strides = tuple[int, ...]
 
 # The header.
 BATCH_RANK, RANK, OUTPUT_ROWS, COUNT_PADDING, DIVISOR, BETA, SLABS, SLABS_AT = range(8)
-LANES, TILE, TILES, SECOND = range(8, 12)
-AXES = 12
+LANES, TILE, TILES, SECOND, ROW, ROW_SIZE, LEFT, FOLD = range(8, 16)
+AXES = 16
 """Entries of pooled axes: length, outputs, stride in arrays 0, 1 and 2, windows, flat stride, and
 of regular axes the windows' stride, origin, dilation and kernel (0: not regular)."""
 AXIS_WIDTH = 11
@@ -36,6 +36,12 @@ WINDOWS = BATCH + 64 * BATCH_WIDTH
 
 SLAB_CELLS = 1 << 16
 """Cells that a unit of a gradient owns, where the first pooled axis can be cut that fine."""
+
+FOLDED = 8
+"""Cells of a window along one axis that are folded one by one; more are folded by doubling."""
+
+SLACK = 128
+"""Cells past a row that a vector may read: two vectors of bytes."""
 
 TILE_CELLS = 1 << 15
 """Cells that a tile of a forward pass keeps in scratch memory, where that is possible."""
@@ -90,23 +96,33 @@ class Plan:
         self.at: int = self.table.__array_interface__["data"][0]
 
     def tiled(self, header: Any, pooled: Shape, outputs: list[int], windows: Any) -> None:
-        """Cut the outputs of the first pooled axis so that a tile's intermediate rows stay near."""
+        """Cut the outputs of the first pooled axis so that a tile's intermediate rows stay near.
+
+        Scratch memory is two areas of intermediate rows, then one row with its padding.
+        """
         m, wide = outputs[0], max(1, int(header[LANES]))
-        line = prod(pooled[1:-1]) * outputs[-1] * wide  # cells kept per position of the first axis
-        if len(pooled) == 1:
-            line = wide
-        stride = max(1, pooled[0] // m)
-        reach = self.longest[0]
+        longest = [max(n, k) for n, k in zip(pooled, outputs, strict=True)]
+        line = prod(longest[1:]) * wide  # cells per position of the first axis
+        stride, reach = max(1, pooled[0] // m), self.longest[0]
         tile = max(1, (TILE_CELLS // line - reach) // stride, 2 * reach // stride)
-        tile = min(m, tile, max(1, -(-m * max(1, self.items) // 8)))
+        tile = min(m, tile, max(1, -(-m * max(1, self.items) // 16)))
         header[TILE], header[TILES] = tile, -(-m // tile)
         self.tiles = int(header[TILES])
         hulls = [
             int(windows[i : i + tile, 1].max() - windows[i : i + tile, 0].min())
             for i in range(0, m, tile)
         ]
-        self.kept_cells = max(hulls, default=1) * line
-        header[SECOND] = self.kept_cells
+        area = max(tile, *hulls) * line + SLACK
+        entry = header[AXES + (len(pooled) - 1) * AXIS_WIDTH :]
+        window_stride, origin, dilation, kernel = (int(v) for v in entry[7:11])
+        left = max(0, -origin)
+        reach = window_stride * (outputs[-1] + SLACK) + origin + dilation * kernel
+        row = left + max(pooled[-1], reach) + SLACK
+        if header[LANES]:
+            row = pooled[-1] * wide + SLACK
+        header[SECOND], header[ROW], header[ROW_SIZE], header[LEFT] = area, 2 * area, row, left
+        header[FOLD] = FOLDED
+        self.scratch_cells = 2 * area + row + SLACK
 
 
 def _table(region: Region, n: int, m: int) -> Any:
