@@ -23,8 +23,9 @@ from numba import types
 from lunette.kernels.cpu.halves import Codec
 from lunette.kernels.cpu.lanes import lanes
 from lunette.kernels.cpu.machine import apart, compiled
+from lunette.kernels.cpu.plan import WINDOW_WIDTH
 
-__all__ = ["Moves", "Passes", "least", "moves", "passes"]
+__all__ = ["Moves", "Passes", "across_between", "along_input", "inside", "least", "moves", "passes"]
 
 
 class Moves(NamedTuple):
@@ -101,32 +102,145 @@ def moves(codec: Codec) -> Moves:
 
 
 @cache
-def across_from(codec: Codec, operation: str) -> Any:
-    """`across` that reads rows of the input in place."""
-    from_x, here = lanes(codec.memory, codec.work, codec.half), lanes(codec.work, codec.work, "")
-    width, load, load_part, store = here.count, from_x.load, from_x.load_part, here.store
-    store_part = here.store_part
-    join = getattr(here, operation)
-    zero = codec.work(0)
+def across_between(source: Codec, target: Codec, operation: str) -> Any:
+    """`across` from rows of one array to rows of another: x to scratch, or scratch to y."""
+    inputs = lanes(source.memory, source.work, source.half)
+    outputs = lanes(target.kept, target.work, target.half)
+    width, load, load_part = inputs.count, inputs.load, inputs.load_part
+    store, store_part, join = outputs.store, outputs.store_part, getattr(inputs, operation)
+    zero = source.work(0)
 
     @compiled
-    def across(x, at, step, count, s, to, size):
-        """s[to + c] = the fold of x[at + t·step + c], t < count, for each c < size."""
-        apart()
+    def two(x, p, step):
+        return join(load(x, p), load(x, p + step))
+
+    @compiled
+    def three(x, p, step):
+        return join(join(load(x, p), load(x, p + step)), load(x, p + 2 * step))
+
+    @compiled
+    def many(x, p, step, count):
+        best = load(x, p)
+        for t in range(1, count):
+            best = join(best, load(x, p + t * step))
+        return best
+
+    @compiled
+    def across(x, at, step, count, y, to, size):
+        """y[to + c] = the fold of x[at + t·step + c], t < count, for each c < size."""
+        if size < width:
+            best = load_part(x, at, 0, size, zero)
+            for t in range(1, count):
+                best = join(best, load_part(x, at + t * step, 0, size, zero))
+            store_part(y, to, best, size)
+            return
         whole = size - size % width
-        for c in range(0, whole, width):
-            best = load(x, at + c)
-            for t in range(1, count):
-                best = join(best, load(x, at + c + t * step))
-            store(s, to + c, best)
-        if whole < size:
-            left = size - whole
-            best = load_part(x, at + whole, 0, left, zero)
-            for t in range(1, count):
-                best = join(best, load_part(x, at + whole + t * step, 0, left, zero))
-            store_part(s, to + whole, best, left)
+        if count == 3:
+            for c in range(0, whole, width):
+                store(y, to + c, three(x, at + c, step))
+            if whole < size:
+                store(y, to + size - width, three(x, at + size - width, step))
+        elif count == 2:
+            for c in range(0, whole, width):
+                store(y, to + c, two(x, at + c, step))
+            if whole < size:
+                store(y, to + size - width, two(x, at + size - width, step))
+        else:
+            for c in range(0, whole, width):
+                store(y, to + c, many(x, at + c, step, count))
+            if whole < size:
+                store(y, to + size - width, many(x, at + size - width, step, count))
 
     return across
+
+
+@compiled
+def inside(first, last, n, stride, origin, kernel, least):
+    """The outputs of first … last whose windows lie in a row of `n`; none if fewer than `least`."""
+    begin = min(last, max(first, -(origin // stride)))
+    end = max(begin, min(last, (n - kernel - origin) // stride + 1))
+    return (begin, end) if end - begin >= least else (last, last)
+
+
+@cache
+def along_input(codec: Codec, operation: str) -> Any:
+    """`along` that reads rows of the input in place, for windows of stride 1 or 2."""
+    from_x, here = lanes(codec.memory, codec.work, codec.half), lanes(codec.work, codec.work, "")
+    width, load, store = here.count, from_x.load, here.store
+    evens, odds, join = here.evens, here.odds, getattr(here, operation)
+    join_two = add if operation == "add" else larger
+    read = codec.load
+
+    @compiled
+    def two_by_two(x, p):
+        a, b = load(x, p), load(x, p + width)
+        return join(evens(a, b), odds(a, b))
+
+    @compiled
+    def three_by_two(x, p):
+        a, b = load(x, p), load(x, p + width)
+        c, d = load(x, p + 1), load(x, p + 1 + width)  # not past the last cell: it may end the row
+        return join(join(evens(a, b), odds(a, b)), odds(c, d))
+
+    @compiled
+    def three(x, p):
+        return join(join(load(x, p), load(x, p + 1)), load(x, p + 2))
+
+    @compiled
+    def general(x, p, stride, kernel):
+        if stride == 1:
+            best = load(x, p)
+            for t in range(1, kernel):
+                best = join(best, load(x, p + t))
+            return best
+        best = two_by_two(x, p)
+        for t in range(2, kernel - 1, 2):
+            best = join(best, evens(load(x, p + t), load(x, p + t + width)))
+            best = join(best, odds(load(x, p + t), load(x, p + t + width)))
+        if kernel % 2:
+            p += kernel - 2
+            best = join(best, odds(load(x, p), load(x, p + width)))
+        return best
+
+    @compiled
+    def along(x, at, s, to, first, begin, end, last, stride, origin, kernel, g, table):
+        """s[to + j − first] = the fold of window j: stride·j + origin + t, t < kernel.
+
+        Outputs begin … end, whose windows lie in the row, go side by side; the others one by one.
+        """
+        apart()
+        whole = end - (end - begin) % width
+        if (stride == 2) & (kernel == 3):
+            for j in range(begin, whole, width):
+                store(s, to + j - first, three_by_two(x, at + 2 * j + origin))
+            if whole < end:
+                j = end - width
+                store(s, to + j - first, three_by_two(x, at + 2 * j + origin))
+        elif (stride == 2) & (kernel == 2):
+            for j in range(begin, whole, width):
+                store(s, to + j - first, two_by_two(x, at + 2 * j + origin))
+            if whole < end:
+                j = end - width
+                store(s, to + j - first, two_by_two(x, at + 2 * j + origin))
+        elif (stride == 1) & (kernel == 3):
+            for j in range(begin, whole, width):
+                store(s, to + j - first, three(x, at + j + origin))
+            if whole < end:
+                j = end - width
+                store(s, to + j - first, three(x, at + j + origin))
+        else:
+            for j in range(begin, end, width):
+                j = min(j, end - width)
+                store(s, to + j - first, general(x, at + stride * j + origin, stride, kernel))
+        for edge in range((begin - first) + (last - end)):
+            j = first + edge if first + edge < begin else edge - (begin - first) + end
+            window = table + WINDOW_WIDTH * j
+            value = read(x[at + g[window]])
+            for p in range(g[window] + 1, g[window + 1]):
+                value = join_two(value, read(x[at + p]))
+            s[to + j - first] = value
+
+    return along
 
 
 @cache
@@ -185,7 +299,7 @@ def passes(work: Any, operation: str) -> Passes:
         """s[to + j − first] = the fold of window j of a table, for windows that do not lie alike."""
         apart()
         for j in range(first, last):
-            window = table + 4 * j
+            window = table + WINDOW_WIDTH * j
             start, stop, step = g[window], g[window + 1], g[window + 2]
             best = s[at + start]
             for p in range(start + step, stop, step):

@@ -32,7 +32,8 @@ BATCH = AXES + 64 * AXIS_WIDTH
 """Entries of batch axes: length, stride in arrays 0, 1 and 2. NumPy has at most 64 axes."""
 BATCH_WIDTH = 4
 WINDOWS = BATCH + 64 * BATCH_WIDTH
-"""Windows: start, stop, step, counted. Slabs: low, high, first and last output that reads it."""
+WINDOW_WIDTH = 5
+"""Windows: start, stop, step, counted, cells. Slabs: low, high, first and last output that reads it."""
 
 SLAB_CELLS = 1 << 16
 """Cells that a unit of a gradient owns, where the first pooled axis can be cut that fine."""
@@ -70,7 +71,7 @@ class Plan:
             flat = prod(pooled[i + 1 :])
             entry = (pooled[i], outputs[i], *steps, place, flat, *_regular(region, pooled[i]))
             header[AXES + i * AXIS_WIDTH :][:AXIS_WIDTH] = entry
-            place += 4 * outputs[i]
+            place += WINDOW_WIDTH * outputs[i]
         slabs = _slabs(op.regions[0], pooled)
         header[SLABS], header[SLABS_AT] = len(slabs), place
         header[OUTPUT_ROWS] = prod(outputs[:-1])
@@ -85,7 +86,7 @@ class Plan:
         self.items = prod(shape[axis] for axis in batch)
         self.output_rows = prod(outputs[:-1])
         self.slabs = len(slabs)
-        reads = [(w[:, 1] - w[:, 0] + w[:, 2] - 1) // w[:, 2] for w in windows]
+        reads = [w[:, 4] for w in windows]
         self.room = prod(int(r.max(initial=1)) for r in reads[:-1])
         self.slab_cells = int((slabs[:, 1] - slabs[:, 0]).max(initial=1)) * prod(pooled[1:])
         self.cells_visited = prod(shape) * max(1, self.room)
@@ -126,17 +127,18 @@ class Plan:
 
 
 def _table(region: Region, n: int, m: int) -> Any:
-    """start, stop, step and counted of each window; counted as the bits of a float64.
+    """start, stop, step, counted and cells of each window; counted as the bits of a float64.
 
     A step past the axis is the axis: such a window reads one cell at most.
     """
-    table = np.zeros((m, 4), np.int64)
+    table = np.zeros((m, WINDOW_WIDTH), np.int64)
     counted = np.zeros(m)
     for i in range(m):
         start, stop, step, cells = region.window(n, i)
         table[i, :3] = start, stop, min(step, n)
         counted[i] = _real(cells)
     table[:, 3] = counted.view(np.int64)
+    table[:, 4] = (table[:, 1] - table[:, 0] + table[:, 2] - 1) // table[:, 2]
     return table
 
 

@@ -18,8 +18,16 @@ from numba import types
 
 from lunette.kernels.cpu.direct import item_offset
 from lunette.kernels.cpu.halves import codec
+from lunette.kernels.cpu.lanes import lanes
 from lunette.kernels.cpu.machine import apart, compiled, pointer
-from lunette.kernels.cpu.passes import across_from, least, moves, passes
+from lunette.kernels.cpu.passes import (
+    across_between,
+    along_input,
+    inside,
+    least,
+    moves,
+    passes,
+)
 from lunette.kernels.cpu.plan import (
     AXES,
     AXIS_WIDTH,
@@ -32,6 +40,7 @@ from lunette.kernels.cpu.plan import (
     SECOND,
     TILE,
     TILES,
+    WINDOW_WIDTH,
 )
 
 __all__ = ["hull", "input_line", "kernel"]
@@ -41,9 +50,12 @@ __all__ = ["hull", "input_line", "kernel"]
 def hull(g, axis, first, last):
     """The least range of positions that outputs first … last of an axis read."""
     table = g[AXES + axis * AXIS_WIDTH + 5]
-    low, high = g[table + 4 * first], g[table + 4 * first + 1]
+    low, high = g[table + WINDOW_WIDTH * first], g[table + WINDOW_WIDTH * first + 1]
     for i in range(first + 1, last):
-        low, high = min(low, g[table + 4 * i]), max(high, g[table + 4 * i + 1])
+        low, high = (
+            min(low, g[table + WINDOW_WIDTH * i]),
+            max(high, g[table + WINDOW_WIDTH * i + 1]),
+        )
     return low, high
 
 
@@ -58,20 +70,16 @@ def input_line(g, line, array):
     return at
 
 
-@compiled
-def cells(g, window):
-    """How many cells a window reads."""
-    return (g[window + 1] - g[window] + g[window + 2] - 1) // g[window + 2]
-
-
 @cache
 def kernel(dtype: str) -> Any:
     """The kernel for a dtype; every axis may be regular or not, but no window may be empty."""
     outer = codec(dtype, False)
     memory, work = outer.memory, outer.work
-    fill = least(work)
+    fill, width = least(work), lanes(work, work, "").count
     fetch, emit = moves(outer)
-    from_x = across_from(outer, "larger")
+    from_x = across_between(outer, outer.scratch, "larger")
+    to_y = across_between(outer.scratch, outer, "larger")
+    along_x = along_input(outer, "larger")
     along, along_table, across, double, _ = passes(work, "larger")
 
     @compiled
@@ -82,15 +90,15 @@ def kernel(dtype: str) -> Any:
         table = g[e + 5]
         if g[e + 10] <= g[FOLD]:
             for i in range(first, last):
-                w = table + 4 * i
+                w = table + WINDOW_WIDTH * i
                 row = at + (g[w] - low) * span
-                across(s, row, g[w + 2] * span, cells(g, w), to + (i - first) * span, span, False)
+                across(s, row, g[w + 2] * span, g[w + 4], to + (i - first) * span, span, False)
             return
         done = 1
         while True:
             for i in range(first, last):
-                w = table + 4 * i
-                count = cells(g, w)
+                w = table + WINDOW_WIDTH * i
+                count = g[w + 4]
                 if done <= count < 2 * done:
                     row, rest = at + (g[w] - low) * span, (count - done) * g[w + 2] * span
                     across(s, row, rest, 2, to + (i - first) * span, span, False)
@@ -110,8 +118,11 @@ def kernel(dtype: str) -> Any:
         n, m, far, table = g[e], g[e + 1], g[e + 2], g[e + 5]
         stride, origin, dilation, size = g[e + 7], g[e + 8], g[e + 9], g[e + 10]
         row, left = g[ROW], g[ROW] + g[LEFT]
-        for c in range(g[ROW_SIZE]):
-            s[row + c] = fill
+        in_place = (far == 1) & (dilation == 1) & (size <= g[FOLD])
+        in_place &= (stride == 1) | ((stride == 2) & (size > 1))
+        if not in_place:
+            for c in range(g[ROW_SIZE]):
+                s[row + c] = fill
         for unit in range(first, last):
             item, tile = unit // g[TILES], unit % g[TILES]
             base, target = item_offset(g, item, 0), item_offset(g, item, 1)
@@ -125,6 +136,9 @@ def kernel(dtype: str) -> Any:
                 for axis in range(1, rank - 1):
                     lines *= g[AXES + axis * AXIS_WIDTH]
             outputs, place = to_j - from_j, 0
+            begin_j = end_j = to_j
+            if in_place:
+                begin_j, end_j = inside(from_j, to_j, n, stride, origin, size, width)
             for position in range(low, high):
                 for line in range(lines):
                     at = base + input_line(g, line, 0)
@@ -133,10 +147,10 @@ def kernel(dtype: str) -> Any:
                     if wide > 0:
                         if size <= g[FOLD]:
                             for j in range(from_j, to_j):
-                                w = table + 4 * j
+                                w = table + WINDOW_WIDTH * j
                                 to = place + (j - from_j) * wide
                                 from_row = at + g[w] * far
-                                from_x(x, from_row, g[w + 2] * far, cells(g, w), s, to, wide)
+                                from_x(x, from_row, g[w + 2] * far, g[w + 4], s, to, wide)
                         else:
                             for p in range(from_p, to_p):
                                 to = row + (p - from_p) * wide
@@ -145,6 +159,24 @@ def kernel(dtype: str) -> Any:
                             axis = rank - 1
                             across_axis(s, g, axis, row, from_p, count, from_j, to_j, place, wide)
                         place += outputs * wide
+                        continue
+                    if in_place:
+                        along_x(
+                            x,
+                            at,
+                            s,
+                            place,
+                            from_j,
+                            begin_j,
+                            end_j,
+                            to_j,
+                            stride,
+                            origin,
+                            size,
+                            g,
+                            table,
+                        )
+                        place += outputs
                         continue
                     fetch(x, at + from_p * far, far, s, left + from_p, to_p - from_p, fill)
                     start = left + origin + stride * from_j
@@ -176,7 +208,13 @@ def kernel(dtype: str) -> Any:
                     across_axis(s, g, axis, at, 0, g[f], 0, g[f + 1], to, span)
                 span *= g[f + 1]
                 here, there = there, here
-            across_axis(s, g, 0, here, low, high - low, begin, end, there, span)
-            emit(s, there, y, target + begin * span, (end - begin) * span)
+            if g[AXES + 10] <= g[FOLD]:
+                for i in range(begin, end):
+                    w = g[AXES + 5] + WINDOW_WIDTH * i
+                    at = here + (g[w] - low) * span
+                    to_y(s, at, g[w + 2] * span, g[w + 4], y, target + i * span, span)
+            else:
+                across_axis(s, g, 0, here, low, high - low, begin, end, there, span)
+                emit(s, there, y, target + begin * span, (end - begin) * span)
 
     return reduce_rows
