@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from lunette.kernels import threads
-from lunette.kernels.cpu import direct, row_first
+from lunette.kernels.cpu import column_first, direct, row_first
 from lunette.kernels.cpu.plan import Plan, lane_axis, memory_order
 from lunette.ops.base import is_float
 from lunette.ops.pooling import Pooling
@@ -130,6 +130,13 @@ def _forward(op: Pooling, shape: Shape, strides: Shape, dtype: Any) -> _Call:
             kernel = row_first.kernel(dtype.name)
             units, scratch = plan.items * plan.tiles, 8 * plan.scratch_cells
             return _Call(kernel, plan, out, result, lane, units, scratch)
+    if kind == direct.MEAN:
+        lane = lane_axis(shape, steps, op.rank)
+        y_steps = _result_steps(out, lane)
+        plan = Plan(op, shape, (steps, y_steps, y_steps), lane)
+        kernel = column_first.kernel(dtype.name)
+        units, scratch = plan.items * plan.tiles, 8 * plan.sum_cells
+        return _Call(kernel, plan, out, result, lane, units, scratch)
     y_steps = _result_steps(out, -1)
     plan = Plan(op, shape, (steps, y_steps, y_steps))
     kernel = direct.value_kernel(dtype.name, kind, False)
