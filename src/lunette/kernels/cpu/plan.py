@@ -96,6 +96,7 @@ class Plan:
         self.cells_visited = prod(shape) * max(1, self.room)
         self.empty = any(bool((r == 0).any()) for r in reads)
         self.longest = [int(r.max(initial=0)) for r in reads]
+        self.has_winners = not self.empty and prod(pooled) < 1 << 31
         self.tiled(header, pooled, outputs, windows[0])
         self.table = np.concatenate([header, *(w.ravel() for w in windows), slabs.ravel()])
         self.at: int = self.table.__array_interface__["data"][0]
