@@ -1,0 +1,1 @@
+"""Lunette in PyTorch: registered operators, modules, and a swap of torch's own pooling modules."""
