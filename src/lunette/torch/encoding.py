@@ -24,7 +24,6 @@ CONSTRUCTORS = {
 }
 
 
-@lru_cache(maxsize=4096)
 def encode(op: Op) -> str:
     """The text that `decode` reads back."""
     return repr(op)
