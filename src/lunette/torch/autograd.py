@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple, Protocol
 
 import torch
-from torch import Tensor, _C
+from torch import _C, Tensor
 from torch._functorch.utils import enable_single_level_autograd_function
 from torch.autograd import forward_ad
 from torch.autograd.function import _SingleLevelFunction

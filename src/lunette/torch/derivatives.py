@@ -67,9 +67,9 @@ class _At:
         return amount * (beta.to(amount.dtype) if isinstance(beta, Tensor) else beta)
 
     def as_beta(self, terms: Tensor) -> Any:
-        """A gradient in β: the sum of its terms, in β's shape and dtype."""
+        """A gradient in β: the sum of its terms, in β's shape, dtype and device."""
         wide = torch.promote_types(terms.dtype, self.beta.dtype)
-        return terms.sum(dtype=wide).to(self.beta.dtype).reshape(self.beta.shape)
+        return terms.sum(dtype=wide).to(self.beta).reshape(self.beta.shape)
 
 
 class _Pool:

@@ -17,10 +17,10 @@ from torch import Tensor
 
 from lunette import dispatch
 from lunette.ops.pooling import Pool, Pooling
-from lunette.reductions import Max, SmoothMax
+from lunette.reductions import Max
 from lunette.torch import derivatives
 from lunette.torch.autograd import register_derivatives
-from lunette.torch.encoding import decode, encode
+from lunette.torch.encoding import decode
 from lunette.torch.memory import array_of, dtype_of, empty, format_of, tensor_of
 
 __all__ = ["pool", "pool_jvp", "pool_vjp", "pool_with_indices"]
@@ -63,9 +63,7 @@ def _like(x: Tensor, result: Tensor) -> Tensor:
 
 
 def _pool_cpu(x: Tensor, beta: Tensor | None, op: str, backend: str | None) -> Tensor:
-    return _like(
-        x, tensor_of(dispatch.forward(_with_beta(op, beta), array_of(x), backend=backend))
-    )
+    return _like(x, tensor_of(dispatch.forward(_with_beta(op, beta), array_of(x), backend=backend)))
 
 
 def _pool_with_indices_cpu(
@@ -91,7 +89,7 @@ def _pool_vjp_cpu(
 
 def _pool_cuda(x: Tensor, beta: Tensor | None, op: str, backend: str | None) -> Tensor:
     if backend == "spec":
-        return _pool_cpu(*_to_cpu(x, beta), op, backend).to(x.device)
+        return _pool_cpu(x.cpu(), beta, op, backend).to(x.device)
     pooling = _with_beta(op, beta)
     return _like(x, _triton(pooling, "forward", backend, x).forward(pooling, (x,)))
 
@@ -100,7 +98,7 @@ def _pool_with_indices_cuda(
     x: Tensor, beta: Tensor | None, op: str, backend: str | None
 ) -> tuple[Tensor, Tensor]:
     if backend == "spec":
-        values, indices = _pool_with_indices_cpu(*_to_cpu(x, beta), op, backend)
+        values, indices = _pool_with_indices_cpu(x.cpu(), beta, op, backend)
         return values.to(x.device), indices.to(x.device)
     pooling = decode(op)
     kernels = _triton(pooling, "forward_with_indices", backend, x)
@@ -112,7 +110,7 @@ def _pool_jvp_cuda(
     x: Tensor, dx: Tensor, beta: Tensor | None, op: str, backend: str | None
 ) -> Tensor:
     if backend == "spec":
-        return _pool_jvp_cpu(*_to_cpu(x, dx, beta), op, backend).to(x.device)
+        return _pool_jvp_cpu(x.cpu(), dx.cpu(), beta, op, backend).to(x.device)
     pooling = _with_beta(op, beta)
     kernels = _triton(pooling, "jvp", backend, x)
     pooling.check_tangents(*_signature(x), *_signature(dx))
@@ -123,16 +121,12 @@ def _pool_vjp_cuda(
     x: Tensor, grad: Tensor, beta: Tensor | None, op: str, backend: str | None
 ) -> Tensor:
     if backend == "spec":
-        return _pool_vjp_cpu(*_to_cpu(x, grad, beta), op, backend).to(x.device)
+        return _pool_vjp_cpu(x.cpu(), grad.cpu(), beta, op, backend).to(x.device)
     pooling = _with_beta(op, beta)
     kernels = _triton(pooling, "vjp", backend, x)
     pooling.check_gradient(*_signature(x), tuple(grad.shape), dtype_of(grad.dtype))
     (gradient,) = kernels.vjp(pooling, (x,), grad)
     return _like(x, gradient)
-
-
-def _to_cpu(*tensors: Tensor | None) -> tuple[Any, ...]:
-    return tuple(None if t is None else t.cpu() for t in tensors)
 
 
 def _signature(x: Tensor) -> tuple[Any, Any]:
@@ -194,28 +188,30 @@ def _result(op: str, x: Tensor) -> Tensor:
     return empty(x, _out_shape(pooling, x), x.dtype if result == dtype else torch.float64)
 
 
-@torch.library.register_fake("lunette::pool", lib=LIBRARY)
-def _(x: Tensor, beta: Tensor | None, op: str, backend: str | None) -> Tensor:
+def _fake_pool(x: Tensor, beta: Tensor | None, op: str, backend: str | None) -> Tensor:
     return _result(op, x)
 
 
-@torch.library.register_fake("lunette::pool_with_indices", lib=LIBRARY)
-def _(x: Tensor, beta: Tensor | None, op: str, backend: str | None) -> tuple[Tensor, Tensor]:
+def _fake_pool_with_indices(
+    x: Tensor, beta: Tensor | None, op: str, backend: str | None
+) -> tuple[Tensor, Tensor]:
     pooling = decode(op)
     if not isinstance(pooling.reduction, Max):
         raise TypeError(f"{pooling!r}: only a max has indices")
     return _result(op, x), empty(x, _out_shape(pooling, x), torch.int64)
 
 
-@torch.library.register_fake("lunette::pool_jvp", lib=LIBRARY)
-def _(x: Tensor, dx: Tensor, beta: Tensor | None, op: str, backend: str | None) -> Tensor:
+def _fake_pool_jvp(
+    x: Tensor, dx: Tensor, beta: Tensor | None, op: str, backend: str | None
+) -> Tensor:
     if x.shape != dx.shape:
         raise ValueError(f"tangent of x has shape {dx.shape}; expected x's shape {x.shape}")
     return _result(op, x)
 
 
-@torch.library.register_fake("lunette::pool_vjp", lib=LIBRARY)
-def _(x: Tensor, grad: Tensor, beta: Tensor | None, op: str, backend: str | None) -> Tensor:
+def _fake_pool_vjp(
+    x: Tensor, grad: Tensor, beta: Tensor | None, op: str, backend: str | None
+) -> Tensor:
     expected = _out_shape(decode(op), x)
     if tuple(grad.shape) != expected:
         raise ValueError(f"gradient has shape {grad.shape}; expected the output's {expected}")
@@ -250,14 +246,15 @@ _batched(pool_with_indices, 1)
 _batched(pool_jvp, 2)
 _batched(pool_vjp, 2)
 
-for name, (on_cpu, on_cuda) in {
-    "pool": (_pool_cpu, _pool_cuda),
-    "pool_with_indices": (_pool_with_indices_cpu, _pool_with_indices_cuda),
-    "pool_jvp": (_pool_jvp_cpu, _pool_jvp_cuda),
-    "pool_vjp": (_pool_vjp_cpu, _pool_vjp_cuda),
+for name, (on_cpu, on_cuda, without_data) in {
+    "pool": (_pool_cpu, _pool_cuda, _fake_pool),
+    "pool_with_indices": (_pool_with_indices_cpu, _pool_with_indices_cuda, _fake_pool_with_indices),
+    "pool_jvp": (_pool_jvp_cpu, _pool_jvp_cuda, _fake_pool_jvp),
+    "pool_vjp": (_pool_vjp_cpu, _pool_vjp_cuda, _fake_pool_vjp),
 }.items():
     LIBRARY.impl(name, on_cpu, "CPU")
     LIBRARY.impl(name, on_cuda, "CUDA")
+    torch.library.register_fake(f"lunette::{name}", without_data, lib=LIBRARY)
 
 register_derivatives(LIBRARY, pool, derivatives.pool)
 register_derivatives(LIBRARY, pool_with_indices, derivatives.pool_with_indices)

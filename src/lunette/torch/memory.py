@@ -14,7 +14,8 @@ __all__ = ["DTYPES", "array_of", "dtype_of", "empty", "format_of", "tensor_of"]
 def _bfloat16() -> np.dtype[Any]:
     import ml_dtypes
 
-    return np.dtype(ml_dtypes.bfloat16)
+    dtype: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+    return dtype
 
 
 DTYPES: dict[torch.dtype, np.dtype[Any]] = {
