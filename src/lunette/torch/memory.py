@@ -49,7 +49,8 @@ def dtype_of(dtype: torch.dtype) -> np.dtype[Any]:
 
 
 def array_of(x: Tensor) -> np.ndarray[Any, Any]:
-    """A NumPy view of a CPU tensor's memory."""
+    """A NumPy view of a CPU tensor's memory; a TypeError for a dtype that no op takes."""
+    dtype_of(x.dtype)
     x = x.detach()
     if x.dtype is torch.bfloat16:
         bits: np.ndarray[Any, Any] = x.view(torch.int16).numpy()
