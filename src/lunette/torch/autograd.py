@@ -19,7 +19,12 @@ __all__ = ["Derivative", "register_derivatives"]
 
 
 class Derivative(Protocol):
-    """The two rules of an operator, over its arguments as they were passed."""
+    """The two rules of an operator, over its arguments as they were passed.
+
+    With `keeps_results`, its results after the first follow the arguments.
+    """
+
+    keeps_results: bool
 
     def gradient(self, args: tuple[Any, ...], grads: tuple[Any, ...], needs: Any) -> Any:
         """One gradient per argument, or None where `needs` is false or nothing depends on it."""
@@ -53,16 +58,18 @@ def register_derivatives(library: Any, operator: Any, derivative: Derivative) ->
 
         @staticmethod
         def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-            tensors = [a for a in inputs if isinstance(a, Tensor)]
+            kept = output[1:] if derivative.keeps_results else ()
+            tensors = [a for a in (*inputs, *kept) if isinstance(a, Tensor)]
             ctx.save_for_backward(*tensors)
             ctx.save_for_forward(*tensors)
-            ctx.arguments = tuple(None if isinstance(a, Tensor) else a for a in inputs[1:])
-            ctx.places = tuple(i for i, a in enumerate(inputs[1:]) if isinstance(a, Tensor))
+            args = (*inputs[1:], *kept)
+            ctx.arguments = tuple(None if isinstance(a, Tensor) else a for a in args)
+            ctx.places = tuple(i for i, a in enumerate(args) if isinstance(a, Tensor))
             ctx.set_materialize_grads(False)
             if isinstance(output, tuple):
-                ctx.mark_non_differentiable(
-                    *(y for y in output if not y.is_floating_point() or y is not output[0])
-                )
+                ctx.mark_non_differentiable(*output[1:])
+                if not output[0].is_floating_point():
+                    ctx.mark_non_differentiable(*output)
 
         @staticmethod
         def backward(ctx: Any, *grads: Any) -> Any:
@@ -94,9 +101,10 @@ def register_derivatives(library: Any, operator: Any, derivative: Derivative) ->
             return below(keyset, args)
         call = _Call(keyset, torch.is_grad_enabled(), _C._is_fwd_grad_enabled())
         with enable_single_level_autograd_function():
-            return Function.apply(call, *args)
+            return named.apply(call, *args)
 
-    Function.__name__ = Function.__qualname__ = operator._schema.name.replace("::", "_")
+    # A result's grad_fn is named after the class: `lunette_poolBackward`.
+    named: Any = type(operator._schema.name.replace("::", "_"), (Function,), {})
     library.impl(operator, kernel, "Autograd", with_keyset=True)
 
 

@@ -75,6 +75,8 @@ class _At:
 class _Pool:
     """y = pool(x, β)."""
 
+    keeps_results = False
+
     def gradient(self, args: tuple[Any, ...], grads: tuple[Any, ...], needs: Any) -> Any:
         x, beta, op, backend = args
         at, (grad, *_) = _At(x, beta, op, backend), grads
@@ -102,6 +104,8 @@ class _PoolWithIndices(_Pool):
 class _PoolJvp:
     """t = jvp(x, dx, β)."""
 
+    keeps_results = False
+
     def gradient(self, args: tuple[Any, ...], grads: tuple[Any, ...], needs: Any) -> Any:
         x, dx, beta, op, backend = args
         at, (grad,) = _At(x, beta, op, backend), grads
@@ -127,6 +131,8 @@ class _PoolJvp:
 
 class _PoolVjp:
     """r = vjp(x, grad, β)."""
+
+    keeps_results = False
 
     def gradient(self, args: tuple[Any, ...], grads: tuple[Any, ...], needs: Any) -> Any:
         x, grad, beta, op, backend = args

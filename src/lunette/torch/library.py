@@ -23,7 +23,17 @@ from lunette.torch.autograd import register_derivatives
 from lunette.torch.encoding import decode
 from lunette.torch.memory import array_of, dtype_of, empty, format_of, tensor_of
 
-__all__ = ["pool", "pool_jvp", "pool_vjp", "pool_with_indices"]
+__all__ = [
+    "LIBRARY",
+    "TAGS",
+    "like",
+    "out_shape",
+    "pool",
+    "pool_jvp",
+    "pool_vjp",
+    "pool_with_indices",
+    "triton_kernels",
+]
 
 LIBRARY = torch.library.Library("lunette", "DEF")
 TAGS = (torch.Tag.pt2_compliant_tag,)
@@ -57,41 +67,41 @@ def _with_beta(text: str, beta: Tensor | None) -> Any:
     return Pool(op.regions, reduction, op.keepdims)
 
 
-def _like(x: Tensor, result: Tensor) -> Tensor:
+def like(x: Tensor, result: Tensor) -> Tensor:
     """`result` in the memory format of `x`; a copy only where the kernel chose another."""
     return result.contiguous(memory_format=format_of(x)) if result.ndim == x.ndim else result
 
 
 def _pool_cpu(x: Tensor, beta: Tensor | None, op: str, backend: str | None) -> Tensor:
-    return _like(x, tensor_of(dispatch.forward(_with_beta(op, beta), array_of(x), backend=backend)))
+    return like(x, tensor_of(dispatch.forward(_with_beta(op, beta), array_of(x), backend=backend)))
 
 
 def _pool_with_indices_cpu(
     x: Tensor, beta: Tensor | None, op: str, backend: str | None
 ) -> tuple[Tensor, Tensor]:
     values, indices = dispatch.forward_with_indices(decode(op), array_of(x), backend=backend)
-    return _like(x, tensor_of(values)), _like(x, tensor_of(indices))
+    return like(x, tensor_of(values)), like(x, tensor_of(indices))
 
 
 def _pool_jvp_cpu(
     x: Tensor, dx: Tensor, beta: Tensor | None, op: str, backend: str | None
 ) -> Tensor:
     value = dispatch.jvp(_with_beta(op, beta), array_of(x), array_of(dx), backend=backend)
-    return _like(x, tensor_of(value))
+    return like(x, tensor_of(value))
 
 
 def _pool_vjp_cpu(
     x: Tensor, grad: Tensor, beta: Tensor | None, op: str, backend: str | None
 ) -> Tensor:
     value = dispatch.vjp(_with_beta(op, beta), array_of(x), array_of(grad), backend=backend)
-    return _like(x, tensor_of(value))
+    return like(x, tensor_of(value))
 
 
 def _pool_cuda(x: Tensor, beta: Tensor | None, op: str, backend: str | None) -> Tensor:
     if backend == "spec":
         return _pool_cpu(x.cpu(), beta, op, backend).to(x.device)
     pooling = _with_beta(op, beta)
-    return _like(x, _triton(pooling, "forward", backend, x).forward(pooling, (x,)))
+    return like(x, triton_kernels(pooling, "forward", backend, x).forward(pooling, (x,)))
 
 
 def _pool_with_indices_cuda(
@@ -101,9 +111,9 @@ def _pool_with_indices_cuda(
         values, indices = _pool_with_indices_cpu(x.cpu(), beta, op, backend)
         return values.to(x.device), indices.to(x.device)
     pooling = decode(op)
-    kernels = _triton(pooling, "forward_with_indices", backend, x)
+    kernels = triton_kernels(pooling, "forward_with_indices", backend, x)
     values, indices = kernels.forward_with_indices(pooling, (x,))
-    return _like(x, values), _like(x, indices)
+    return like(x, values), like(x, indices)
 
 
 def _pool_jvp_cuda(
@@ -112,9 +122,9 @@ def _pool_jvp_cuda(
     if backend == "spec":
         return _pool_jvp_cpu(x.cpu(), dx.cpu(), beta, op, backend).to(x.device)
     pooling = _with_beta(op, beta)
-    kernels = _triton(pooling, "jvp", backend, x)
+    kernels = triton_kernels(pooling, "jvp", backend, x)
     pooling.check_tangents(*_signature(x), *_signature(dx))
-    return _like(x, kernels.jvp(pooling, (x,), (dx,)))
+    return like(x, kernels.jvp(pooling, (x,), (dx,)))
 
 
 def _pool_vjp_cuda(
@@ -123,17 +133,17 @@ def _pool_vjp_cuda(
     if backend == "spec":
         return _pool_vjp_cpu(x.cpu(), grad.cpu(), beta, op, backend).to(x.device)
     pooling = _with_beta(op, beta)
-    kernels = _triton(pooling, "vjp", backend, x)
+    kernels = triton_kernels(pooling, "vjp", backend, x)
     pooling.check_gradient(*_signature(x), tuple(grad.shape), dtype_of(grad.dtype))
     (gradient,) = kernels.vjp(pooling, (x,), grad)
-    return _like(x, gradient)
+    return like(x, gradient)
 
 
 def _signature(x: Tensor) -> tuple[Any, Any]:
     return (tuple(x.shape),), (dtype_of(x.dtype),)
 
 
-def _triton(op: Pooling, verb: str, backend: str | None, x: Tensor) -> Any:
+def triton_kernels(op: Pooling, verb: str, backend: str | None, x: Tensor) -> Any:
     """The Triton kernels, once they have agreed to serve this call."""
     return _choose_triton(op, verb, backend, *_signature(x))
 
@@ -166,7 +176,7 @@ def _choose_triton(op: Pooling, verb: str, backend: str | None, shapes: Any, dty
 # -- results without data: shapes may hold symbols --
 
 
-def _out_shape(op: Pooling, x: Tensor) -> tuple[Any, ...]:
+def out_shape(op: Pooling, x: Tensor) -> tuple[Any, ...]:
     """The result's shape. Regions compute with symbols as with integers; the checks do not."""
     shape = tuple(x.shape)
     if all(type(n) is int for n in shape):
@@ -185,7 +195,7 @@ def _result(op: str, x: Tensor) -> Tensor:
     pooling = decode(op)
     dtype = dtype_of(x.dtype)
     result = pooling.result_dtype(dtype)
-    return empty(x, _out_shape(pooling, x), x.dtype if result == dtype else torch.float64)
+    return empty(x, out_shape(pooling, x), x.dtype if result == dtype else torch.float64)
 
 
 def _fake_pool(x: Tensor, beta: Tensor | None, op: str, backend: str | None) -> Tensor:
@@ -198,7 +208,7 @@ def _fake_pool_with_indices(
     pooling = decode(op)
     if not isinstance(pooling.reduction, Max):
         raise TypeError(f"{pooling!r}: only a max has indices")
-    return _result(op, x), empty(x, _out_shape(pooling, x), torch.int64)
+    return _result(op, x), empty(x, out_shape(pooling, x), torch.int64)
 
 
 def _fake_pool_jvp(
@@ -212,7 +222,7 @@ def _fake_pool_jvp(
 def _fake_pool_vjp(
     x: Tensor, grad: Tensor, beta: Tensor | None, op: str, backend: str | None
 ) -> Tensor:
-    expected = _out_shape(decode(op), x)
+    expected = out_shape(decode(op), x)
     if tuple(grad.shape) != expected:
         raise ValueError(f"gradient has shape {grad.shape}; expected the output's {expected}")
     return empty(x, x.shape, x.dtype)
