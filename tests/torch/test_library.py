@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import lunette as ln
-from lunette.torch import library
+from lunette.torch import library, offsets
 from lunette.torch.encoding import encode
 from tests.torch.cases import OPS, SMOOTH, distinct
 
@@ -62,3 +62,26 @@ def test_deterministic_algorithms_are_happy():
         assert x.grad.sum().item() == pytest.approx(9.0)
     finally:
         torch.use_deterministic_algorithms(False)
+
+
+def test_a_max_with_offsets_knows_its_shapes_and_its_gradient():
+    """The operator that stands in on a GPU, without one: which ops it serves, and its shapes."""
+    text = encode(ln.MaxPool((3, 3), 2, 1))
+    for served, op in [
+        (True, ln.MaxPool((15, 17))),
+        (False, ln.MaxPool((16, 16))),
+        (False, ln.MaxPool((2,), ties="all")),
+        (False, ln.AdaptiveMaxPool((2,))),
+        (False, ln.AvgPool((2,))),
+    ]:
+        assert offsets._fits(encode(op)) is served, op
+    assert not offsets.serves(torch.zeros(1, 4, 4, requires_grad=True), text, None)
+    last = torch.channels_last
+    x = torch.zeros(2, 3, 7, 8, device="meta").to(memory_format=last).requires_grad_()
+    value, winners = offsets.max_with_offsets(x, text)
+    assert value.shape == winners.shape == (2, 3, 4, 4)
+    assert winners.dtype is torch.uint8 and not winners.requires_grad
+    value.sum().backward()
+    assert x.grad.shape == x.shape and x.grad.is_contiguous(memory_format=last)
+    many = torch.func.vmap(lambda x: offsets.max_with_offsets(x, text)[1])(x)
+    assert many.shape == winners.shape

@@ -12,7 +12,7 @@ from lunette.ops.base import Op
 from lunette.ops.convolution import Convolution
 from lunette.ops.pooling import Pooling
 from lunette.reductions import SmoothMax
-from lunette.torch import convolution, library, offsets
+from lunette.torch import convolution, library
 from lunette.torch.encoding import encode
 from lunette.torch.memory import array_of, tensor_of
 
@@ -22,8 +22,6 @@ __all__ = ["forward", "forward_with_beta", "forward_with_indices", "jvp", "vjp"]
 def forward(op: Op, operands: tuple[Any, ...], backend: str | None) -> Any:
     """The op's value, recorded for every mode of differentiation."""
     _check_operands(op, operands)
-    if offsets.serves(op, operands[0], backend):
-        return offsets.max_with_offsets(operands[0], encode(op))[0]
     if isinstance(op, Pooling):
         return library.pool(operands[0], None, encode(op), backend)
     if backend is None:

@@ -26,6 +26,10 @@ class Derivative(Protocol):
 
     keeps_results: bool
 
+    def instead(self, args: tuple[Any, ...]) -> Any:
+        """The results by another operator that a derivative is better taken of, or None."""
+        ...
+
     def gradient(self, args: tuple[Any, ...], grads: tuple[Any, ...], needs: Any) -> Any:
         """One gradient per argument, or None where `needs` is false or nothing depends on it."""
         ...
@@ -99,6 +103,9 @@ def register_derivatives(library: Any, operator: Any, derivative: Derivative) ->
     def kernel(keyset: Any, *args: Any) -> Any:
         if _nothing_to_record(args):
             return below(keyset, args)
+        other = derivative.instead(args)
+        if other is not None:
+            return other
         call = _Call(keyset, torch.is_grad_enabled(), _C._is_fwd_grad_enabled())
         with enable_single_level_autograd_function():
             return named.apply(call, *args)

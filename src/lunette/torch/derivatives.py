@@ -21,7 +21,7 @@ from torch import Tensor
 from lunette.reductions import SmoothMax
 from lunette.torch.encoding import decode
 
-__all__ = ["pool", "pool_jvp", "pool_vjp", "pool_with_indices"]
+__all__ = ["Rule", "pool", "pool_jvp", "pool_vjp", "pool_with_indices"]
 
 
 class _At:
@@ -72,10 +72,23 @@ class _At:
         return terms.sum(dtype=wide).to(self.beta).reshape(self.beta.shape)
 
 
-class _Pool:
-    """y = pool(x, β)."""
+class Rule:
+    """What most rules share."""
 
     keeps_results = False
+
+    def instead(self, args: tuple[Any, ...]) -> Any:
+        return None
+
+
+class _Pool(Rule):
+    """y = pool(x, β)."""
+
+    def instead(self, args: tuple[Any, ...]) -> Any:
+        from lunette.torch import offsets
+
+        x, _, op, backend = args
+        return offsets.max_with_offsets(x, op)[0] if offsets.serves(x, op, backend) else None
 
     def gradient(self, args: tuple[Any, ...], grads: tuple[Any, ...], needs: Any) -> Any:
         x, beta, op, backend = args
@@ -97,14 +110,15 @@ class _Pool:
 class _PoolWithIndices(_Pool):
     """(y, indices) = pool_with_indices(x); the indices have no derivative."""
 
+    def instead(self, args: tuple[Any, ...]) -> Any:
+        return None
+
     def tangent(self, args: tuple[Any, ...], tangents: tuple[Any, ...]) -> Any:
         return super().tangent(args, tangents), None
 
 
-class _PoolJvp:
+class _PoolJvp(Rule):
     """t = jvp(x, dx, β)."""
-
-    keeps_results = False
 
     def gradient(self, args: tuple[Any, ...], grads: tuple[Any, ...], needs: Any) -> Any:
         x, dx, beta, op, backend = args
@@ -129,10 +143,8 @@ class _PoolJvp:
         return _total(parts, x.dtype)
 
 
-class _PoolVjp:
+class _PoolVjp(Rule):
     """r = vjp(x, grad, β)."""
-
-    keeps_results = False
 
     def gradient(self, args: tuple[Any, ...], grads: tuple[Any, ...], needs: Any) -> Any:
         x, grad, beta, op, backend = args

@@ -7,18 +7,18 @@ gradient then reads a byte per output instead of x. A gradient that is itself re
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import prod
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from lunette.ops.base import Op
-from lunette.ops.pooling import Pooling
 from lunette.reductions import Max
 from lunette.regions import Sliding
 from lunette.torch import library
 from lunette.torch.autograd import register_derivatives
+from lunette.torch.derivatives import Rule
 from lunette.torch.encoding import decode
 from lunette.torch.memory import empty, format_of
 
@@ -36,18 +36,19 @@ max_with_offsets = torch.ops.lunette.max_with_offsets.default
 max_vjp_from_offsets = torch.ops.lunette.max_vjp_from_offsets.default
 
 
-def serves(op: Op, x: Tensor, backend: str | None) -> bool:
+def serves(x: Tensor, op: str, backend: str | None) -> bool:
     """Whether a gradient in x will be asked for, and offsets can give it."""
-    return (
-        backend in (None, "triton")
-        and x.is_cuda
-        and x.requires_grad
-        and torch.is_grad_enabled()
-        and isinstance(op, Pooling)
-        and op.reduction == Max("first")
-        and all(isinstance(r, Sliding) for r in op.regions)
-        and prod(r.kernel for r in op.regions) <= CELLS  # type: ignore[attr-defined]
-    )
+    if backend not in (None, "triton") or not x.is_cuda:
+        return False
+    return x.requires_grad and torch.is_grad_enabled() and _fits(op)
+
+
+@lru_cache(maxsize=4096)
+def _fits(op: str) -> bool:
+    pooling = decode(op)
+    kernels = [r.kernel for r in pooling.regions if isinstance(r, Sliding)]
+    sliding = len(kernels) == pooling.rank
+    return pooling.reduction == Max("first") and sliding and prod(kernels) <= CELLS
 
 
 def _max_with_offsets_cuda(x: Tensor, op: str) -> tuple[Tensor, Tensor]:
@@ -87,7 +88,7 @@ def _batched_vjp(
     return max_vjp_from_offsets(offsets, grad, (info.batch_size, *shape), op), 0
 
 
-class _MaxWithOffsets:
+class _MaxWithOffsets(Rule):
     """(y, offsets) = max_with_offsets(x); the offsets are kept and have no derivative."""
 
     keeps_results = True
@@ -103,10 +104,8 @@ class _MaxWithOffsets:
         return library.pool_jvp(x, tangents[0], None, op, None), None
 
 
-class _MaxVjpFromOffsets:
+class _MaxVjpFromOffsets(Rule):
     """r = max_vjp_from_offsets(offsets, grad): linear in grad."""
-
-    keeps_results = False
 
     def gradient(self, args: tuple[Any, ...], grads: tuple[Any, ...], needs: Any) -> Any:
         raise RuntimeError("a gradient from offsets is not recorded: pass create_graph=True")
