@@ -55,7 +55,7 @@ class Backend(NamedTuple):
 BACKENDS: dict[str, Backend] = {"cpu": Backend("cpu", "lunette.kernels.cpu")}
 """Kernels by name, besides `"spec"`, which answers where no kernel does."""
 
-ADAPTERS: dict[str, str] = {}
+ADAPTERS: dict[str, str] = {"torch": "lunette.adapters.torch"}
 """Array library → module with the same verbs, `forward(op, operands, backend)` and so on."""
 
 
@@ -224,7 +224,12 @@ def _adapter(operands: tuple[Any, ...]) -> Any:
     if len(adapters) > 1 or any(type(x) is np.ndarray for x in operands):
         kinds = ", ".join(sorted({f"{type(x).__module__}.{type(x).__name__}" for x in operands}))
         raise TypeError(f"operands of several kinds: {kinds}; expected all of one")
-    return import_module(ADAPTERS[next(iter(adapters))])
+    library = next(iter(adapters))
+    if library == "torch":  # torch.compile follows an import statement, but not import_module
+        from lunette.adapters import torch
+
+        return torch
+    return import_module(ADAPTERS[library])
 
 
 def _arrays(op: Op, operands: tuple[Any, ...], role: str = "") -> tuple[Array, ...]:

@@ -38,6 +38,7 @@ class Op:
     """A window operator. Subclasses are frozen dataclasses; equal fields make equal ops."""
 
     _hash: int
+    _text: str
     operand_names: tuple[str, ...] = ("x",)
 
     # -- the signature: shapes and dtypes, before any array is touched --
@@ -152,6 +153,16 @@ class Op:
         return {k: v for k, v in self.__dict__.items() if k != "_hash"}
 
     def __repr__(self) -> str:
+        try:
+            return self._text
+        except AttributeError:
+            return self._write()
+
+    def _remember_text(self) -> None:
+        # torch.compile can read an attribute of an op, but cannot always write its numbers out.
+        object.__setattr__(self, "_text", self._write())
+
+    def _write(self) -> str:
         first, *rest = self._arguments()
         named = [f"{name}={value!r}" for name, value, default in rest if value != default]
         return f"{type(self).__name__}({', '.join([repr(first[1]), *named])})"

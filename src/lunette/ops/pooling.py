@@ -102,6 +102,7 @@ class Pool(Pooling):
         flag(self.keepdims, "keepdims")
         if not self.keepdims and any(not isinstance(r, Global) for r in self.regions):
             raise ValueError("keepdims=False: only global regions have axes that may be dropped")
+        self._remember_text()
 
     def _arguments(self) -> list[tuple[str, Any, Any]]:
         return [
@@ -125,6 +126,7 @@ class _SlidingPool(Pooling):
         values = sliding(self.kernel, self.stride, self.padding, self.dilation, self.ceil_mode)
         for name, value in {**values, "reduction": reduction}.items():
             object.__setattr__(self, name, value)
+        self._remember_text()
 
     def _arguments(self) -> list[tuple[str, Any, Any]]:
         stride = None if self.stride == self.kernel else shortest(self.stride)
@@ -219,6 +221,7 @@ class _AdaptivePool(Pooling):
         object.__setattr__(self, "output_size", output_size)
         object.__setattr__(self, "regions", tuple(Adaptive(m) for m in output_size))
         object.__setattr__(self, "reduction", reduction)
+        self._remember_text()
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -261,6 +264,7 @@ class _GlobalPool(Pooling):
         object.__setattr__(self, "ndim", ndim)
         object.__setattr__(self, "regions", (Global(),) * ndim)
         object.__setattr__(self, "reduction", reduction)
+        self._remember_text()
 
 
 @dataclass(frozen=True, repr=False, eq=False)

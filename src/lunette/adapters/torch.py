@@ -1,0 +1,138 @@
+"""The verbs over torch tensors: checks of what only torch has, then torch operators."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lunette import dispatch
+from lunette.ops.base import Op
+from lunette.ops.convolution import Convolution
+from lunette.ops.pooling import Pooling
+from lunette.reductions import SmoothMax
+from lunette.torch import convolution, library
+from lunette.torch.encoding import encode
+from lunette.torch.memory import array_of, tensor_of
+
+__all__ = ["forward", "forward_with_beta", "forward_with_indices", "jvp", "vjp"]
+
+
+def forward(op: Op, operands: tuple[Any, ...], backend: str | None) -> Any:
+    """The op's value, recorded for every mode of differentiation."""
+    _check_operands(op, operands)
+    if isinstance(op, Pooling):
+        return library.pool(operands[0], None, encode(op), backend)
+    if backend is None:
+        return convolution.forward(op, operands)  # type: ignore[arg-type]
+    return _outside_torch(dispatch.forward, op, operands, backend)
+
+
+def forward_with_indices(op: Op, operands: tuple[Any, ...], backend: str | None) -> Any:
+    """A max's value and the flat positions of its winners."""
+    _check_operands(op, operands)
+    if not isinstance(op, Pooling):
+        raise TypeError(f"{op!r}: only a max has indices")
+    return library.pool_with_indices(operands[0], None, encode(op), backend)
+
+
+def forward_with_beta(op: Pooling, x: Any, beta: Any) -> Any:
+    """A smooth max whose beta is a tensor of one element, with a derivative in it too."""
+    _check_operands(op, (x,))
+    if not isinstance(op.reduction, SmoothMax):
+        raise TypeError(f"{op!r}: only a smooth max has a beta")
+    if not isinstance(beta, Tensor) or beta.numel() != 1 or not beta.is_floating_point():
+        raise TypeError(f"beta={beta!r}: expected a float tensor of one element")
+    if not x.is_floating_point():
+        raise TypeError(f"x has dtype {x.dtype}: a learned beta needs a float type")
+    return library.pool(x, beta, encode(op), None)
+
+
+def jvp(op: Op, operands: tuple[Any, ...], tangents: tuple[Any, ...], backend: str | None) -> Any:
+    """The directional derivative, itself differentiable."""
+    _check_operands(op, operands)
+    if len(tangents) != len(operands):
+        raise ValueError(f"{op!r}: {len(operands)} operands but {len(tangents)} tangents")
+    for name, x, dx in zip(op.operand_names, operands, tangents, strict=False):
+        _check_like(x, dx, f"tangent of {name}", name)
+    if isinstance(op, Pooling):
+        return library.pool_jvp(*operands, *tangents, None, encode(op), backend)
+    if backend is None:
+        for name, x, dx in zip(op.operand_names, operands, tangents, strict=False):
+            if x.shape != dx.shape:
+                raise ValueError(
+                    f"tangent of {name} has shape {tuple(dx.shape)}; expected {tuple(x.shape)}"
+                )
+        return convolution.jvp(op, operands, tangents)  # type: ignore[arg-type]
+    return _outside_torch(dispatch.jvp, op, operands, backend, tangents)
+
+
+def vjp(op: Op, operands: tuple[Any, ...], grad: Any, backend: str | None) -> tuple[Any, ...]:
+    """The gradient in each operand, itself differentiable."""
+    _check_operands(op, operands)
+    _check_like(operands[0], grad, "gradient", "x")
+    if isinstance(op, Pooling):
+        return (library.pool_vjp(operands[0], grad, None, encode(op), backend),)
+    if backend is None:
+        return convolution.vjp(op, operands, grad)  # type: ignore[arg-type]
+    gradients: tuple[Any, ...] = _outside_torch(dispatch.vjp, op, operands, backend, (grad,))
+    return gradients
+
+
+# -- what only torch has --
+
+
+def _check_operands(op: Op, operands: tuple[Any, ...]) -> None:
+    if isinstance(op, Pooling) and len(operands) != 1:
+        raise TypeError(f"{op!r} takes one operand, got {len(operands)}")
+    if not isinstance(op, (Pooling, Convolution)):
+        raise TypeError(f"{op!r}: no such op on torch tensors")
+    for i, x in enumerate(operands):
+        name = op.operand_names[i] if i < len(op.operand_names) else f"operand {i}"
+        _check_like(operands[0], x, name, op.operand_names[0])
+
+
+def _check_like(x: Any, other: Any, name: str, of: str) -> None:
+    """`other` is a tensor that our kernels can read, where `x` is."""
+    if not isinstance(other, Tensor):
+        raise TypeError(f"{name} is a {type(other).__name__}; expected a torch tensor")
+    if other.is_quantized:
+        raise TypeError(f"{name} is quantised; pass {name}.dequantize() instead")
+    if other.layout is not torch.strided:
+        raise TypeError(f"{name} has layout {other.layout}; pass {name}.to_dense() instead")
+    if other.device.type not in ("cpu", "cuda", "meta"):
+        raise TypeError(
+            f"{name} is on device {other.device}; expected cpu or cuda: move it with .cpu()"
+        )
+    if other.device != x.device:
+        raise ValueError(
+            f"{name} is on device {other.device} and {of} on {x.device}; "
+            f"expected one device: move it with .to({str(x.device)!r})"
+        )
+
+
+def _outside_torch(
+    verb: Any,
+    op: Op,
+    operands: tuple[Any, ...],
+    backend: str,
+    others: tuple[Any, ...] | None = None,
+) -> Any:
+    """A verb of a backend for NumPy arrays; nothing is recorded, so nothing may ask for it."""
+    device = operands[0].device
+    tensors = (*operands, *(others or ()))
+    if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
+        raise ValueError(
+            f"backend={backend!r}: a convolution records its derivative with backend=None alone; "
+            "pass tensors that need no gradient (.detach()), or use op.vjp"
+        )
+    arrays = tuple(array_of(t.cpu()) for t in operands)
+    if others is None:
+        result = verb(op, *arrays, backend=backend)
+    else:
+        more = tuple(array_of(t.cpu()) for t in others)
+        result = verb(op, arrays, more if verb is dispatch.jvp else more[0], backend=backend)
+    if isinstance(result, tuple):
+        return tuple(tensor_of(r).to(device) for r in result)
+    return tensor_of(result).to(device)

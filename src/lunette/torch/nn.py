@@ -1,0 +1,149 @@
+"""Pooling modules of any rank: an op in a `torch.nn.Module`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from lunette import ops
+from lunette.adapters import torch as adapter
+from lunette.arguments import flag
+from lunette.ops.pooling import Pooling
+
+__all__ = [
+    "AdaptiveAvgPool",
+    "AdaptiveMaxPool",
+    "AvgPool",
+    "GlobalAvgPool",
+    "GlobalMaxPool",
+    "MaxPool",
+    "Pool",
+    "SmoothMaxPool",
+]
+
+
+class Pool(nn.Module):  # type: ignore[misc]
+    """Any pooling op as a module; the op decides how many of the last axes are pooled.
+
+    With `return_indices` a max gives its winners' flat positions too, as torch's modules do.
+    """
+
+    def __init__(self, op: Pooling, return_indices: bool = False) -> None:
+        super().__init__()
+        if not isinstance(op, Pooling):
+            raise TypeError(f"op={op!r}: expected a pooling op, such as lunette.MaxPool((2, 2))")
+        self.op = op
+        self.return_indices = flag(return_indices, "return_indices")
+
+    def forward(self, x: Tensor) -> Any:
+        """The pooled tensor; with `return_indices`, the indices too."""
+        verb = adapter.forward_with_indices if self.return_indices else adapter.forward
+        return verb(self.op, (x,), None)
+
+    def extra_repr(self) -> str:
+        text = repr(self.op)
+        inside = text if type(self) is Pool else text.partition("(")[2][:-1]
+        return f"{inside}, return_indices=True" if self.return_indices else inside
+
+
+class MaxPool(Pool):
+    """The largest cell of each window."""
+
+    def __init__(
+        self,
+        kernel: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        dilation: Any = 1,
+        ceil_mode: bool = False,
+        ties: str = "first",
+        return_indices: bool = False,
+    ) -> None:
+        super().__init__(
+            ops.MaxPool(kernel, stride, padding, dilation, ceil_mode, ties), return_indices
+        )
+
+
+class AvgPool(Pool):
+    """The mean of each window."""
+
+    def __init__(
+        self,
+        kernel: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        dilation: Any = 1,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: int | None = None,
+    ) -> None:
+        super().__init__(
+            ops.AvgPool(
+                kernel, stride, padding, dilation, ceil_mode, count_include_pad, divisor_override
+            )
+        )
+
+
+class SmoothMaxPool(Pool):
+    """`(1/beta) log Σ exp(beta·x)` of each window, with a beta that stays or is learned.
+
+    With `learnable`, `beta` is a parameter of one element, trained like any other. A step that
+    takes it to zero is an error at the next forward: smooth max has no meaning there.
+    """
+
+    def __init__(
+        self,
+        kernel: Any,
+        beta: float,
+        stride: Any = None,
+        padding: Any = 0,
+        dilation: Any = 1,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        learnable: bool = False,
+    ) -> None:
+        op = ops.SmoothMaxPool(
+            kernel, beta, stride, padding, dilation, ceil_mode, count_include_pad
+        )
+        super().__init__(op)
+        self.beta = nn.Parameter(torch.tensor(op.beta)) if flag(learnable, "learnable") else op.beta
+
+    def forward(self, x: Tensor) -> Any:
+        """The pooled tensor."""
+        if isinstance(self.beta, Tensor):
+            return adapter.forward_with_beta(self.op, x, self.beta)
+        return super().forward(x)
+
+    def extra_repr(self) -> str:
+        learned = isinstance(self.beta, Tensor)
+        return f"{super().extra_repr()}, learnable=True" if learned else super().extra_repr()
+
+
+class AdaptiveAvgPool(Pool):
+    """The mean of each of `output_size` bins."""
+
+    def __init__(self, output_size: Any) -> None:
+        super().__init__(ops.AdaptiveAvgPool(output_size))
+
+
+class AdaptiveMaxPool(Pool):
+    """The largest cell of each of `output_size` bins."""
+
+    def __init__(self, output_size: Any, ties: str = "first", return_indices: bool = False) -> None:
+        super().__init__(ops.AdaptiveMaxPool(output_size, ties), return_indices)
+
+
+class GlobalAvgPool(Pool):
+    """The mean over the last `ndim` axes."""
+
+    def __init__(self, ndim: int, keepdims: bool = True) -> None:
+        super().__init__(ops.GlobalAvgPool(ndim, keepdims))
+
+
+class GlobalMaxPool(Pool):
+    """The largest cell over the last `ndim` axes."""
+
+    def __init__(self, ndim: int, keepdims: bool = True, ties: str = "all") -> None:
+        super().__init__(ops.GlobalMaxPool(ndim, keepdims, ties))

@@ -1,0 +1,137 @@
+"""A max on the GPU that keeps each winner's offset in its window, one byte, for its gradient.
+
+`lunette::max_with_offsets` stands in for `lunette::pool` where a gradient will be asked for: the
+gradient then reads a byte per output instead of x. A gradient that is itself recorded
+(`create_graph`) goes by x, as ever.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import prod
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lunette.reductions import Max
+from lunette.regions import Sliding
+from lunette.torch import library
+from lunette.torch.autograd import register_derivatives
+from lunette.torch.derivatives import Rule
+from lunette.torch.encoding import decode
+from lunette.torch.memory import empty, format_of
+
+__all__ = ["max_with_offsets", "serves"]
+
+CELLS = 255
+"""Cells of the largest window whose offsets fit a byte; 255 itself stands for no cell."""
+
+library.LIBRARY.define("max_with_offsets(Tensor x, str op) -> (Tensor, Tensor)", tags=library.TAGS)
+library.LIBRARY.define(
+    "max_vjp_from_offsets(Tensor offsets, Tensor grad, SymInt[] shape, str op) -> Tensor",
+    tags=library.TAGS,
+)
+max_with_offsets = torch.ops.lunette.max_with_offsets.default
+max_vjp_from_offsets = torch.ops.lunette.max_vjp_from_offsets.default
+
+
+def serves(x: Tensor, op: str, backend: str | None) -> bool:
+    """Whether a gradient in x will be asked for, and offsets can give it."""
+    if backend not in (None, "triton") or not x.is_cuda:
+        return False
+    return x.requires_grad and torch.is_grad_enabled() and _fits(op)
+
+
+@lru_cache(maxsize=4096)
+def _fits(op: str) -> bool:
+    pooling = decode(op)
+    kernels = [r.kernel for r in pooling.regions if isinstance(r, Sliding)]
+    sliding = len(kernels) == pooling.rank
+    return pooling.reduction == Max("first") and sliding and prod(kernels) <= CELLS
+
+
+def _max_with_offsets_cuda(x: Tensor, op: str) -> tuple[Tensor, Tensor]:
+    pooling = decode(op)
+    kernels = library.triton_kernels(pooling, "forward_with_offsets", None, x)
+    values, offsets = kernels.forward_with_offsets(pooling, (x,))
+    return library.like(x, values), library.like(x, offsets)
+
+
+def _max_vjp_from_offsets_cuda(offsets: Tensor, grad: Tensor, shape: Any, op: str) -> Tensor:
+    from lunette.kernels import triton as kernels
+
+    gradient = kernels.vjp_from_offsets(decode(op), tuple(shape), offsets, grad)
+    return gradient.contiguous(memory_format=format_of(offsets))
+
+
+def _fake_max_with_offsets(x: Tensor, op: str) -> tuple[Tensor, Tensor]:
+    shape = library.out_shape(decode(op), x)
+    return empty(x, shape, x.dtype), empty(x, shape, torch.uint8)
+
+
+def _fake_max_vjp_from_offsets(offsets: Tensor, grad: Tensor, shape: Any, op: str) -> Tensor:
+    return empty(offsets, shape, grad.dtype)
+
+
+def _batched_max(info: Any, in_dims: Any, x: Tensor, op: str) -> Any:
+    return max_with_offsets(x.movedim(in_dims[0], 0), op), (0, 0)
+
+
+def _batched_vjp(
+    info: Any, in_dims: Any, offsets: Tensor, grad: Tensor, shape: Any, op: str
+) -> Any:
+    offsets, grad = (
+        t.expand(info.batch_size, *t.shape) if axis is None else t.movedim(axis, 0)
+        for t, axis in zip((offsets, grad), in_dims, strict=False)
+    )
+    return max_vjp_from_offsets(offsets, grad, (info.batch_size, *shape), op), 0
+
+
+class _MaxWithOffsets(Rule):
+    """(y, offsets) = max_with_offsets(x); the offsets are kept and have no derivative."""
+
+    keeps_results = True
+
+    def gradient(self, args: tuple[Any, ...], grads: tuple[Any, ...], needs: Any) -> Any:
+        x, op, offsets = args
+        if torch.is_grad_enabled():
+            return library.pool_vjp(x, grads[0], None, op, None), None
+        return max_vjp_from_offsets(offsets, grads[0], x.shape, op), None
+
+    def tangent(self, args: tuple[Any, ...], tangents: tuple[Any, ...]) -> Any:
+        x, op, _ = args
+        return library.pool_jvp(x, tangents[0], None, op, None), None
+
+
+class _MaxVjpFromOffsets(Rule):
+    """r = max_vjp_from_offsets(offsets, grad): linear in grad."""
+
+    def gradient(self, args: tuple[Any, ...], grads: tuple[Any, ...], needs: Any) -> Any:
+        raise RuntimeError("a gradient from offsets is not recorded: pass create_graph=True")
+
+    def tangent(self, args: tuple[Any, ...], tangents: tuple[Any, ...]) -> Any:
+        offsets, _, shape, op = args
+        return max_vjp_from_offsets(offsets, tangents[1], shape, op)
+
+
+for name, on_cuda, without_data, batched, derivative in (
+    (
+        "max_with_offsets",
+        _max_with_offsets_cuda,
+        _fake_max_with_offsets,
+        _batched_max,
+        _MaxWithOffsets(),
+    ),
+    (
+        "max_vjp_from_offsets",
+        _max_vjp_from_offsets_cuda,
+        _fake_max_vjp_from_offsets,
+        _batched_vjp,
+        _MaxVjpFromOffsets(),
+    ),
+):
+    library.LIBRARY.impl(name, on_cuda, "CUDA")
+    torch.library.register_fake(f"lunette::{name}", without_data, lib=library.LIBRARY)
+    torch.library.register_vmap(f"lunette::{name}", batched, lib=library.LIBRARY)
+    register_derivatives(library.LIBRARY, getattr(torch.ops.lunette, name).default, derivative)
