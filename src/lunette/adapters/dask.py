@@ -273,6 +273,7 @@ class Operand:
         self.array = array
         self.axes = [spans(c, r) for c, r in zip(array.chunks, ranges, strict=True)]
         self.key, self.source = _source(array)
+        self.references: dict[tuple[int, ...], TaskRef] = {}
 
     def take(self, index: tuple[int, ...]) -> tuple[Reading, list[TaskRef]]:
         """How the task of this index reads the operand, and the references it needs."""
@@ -280,8 +281,14 @@ class Operand:
         reading = Reading(axes, self.source)
         if self.source is not None:
             return reading, [TaskRef(self.key)]
-        name = self.array.name
-        return reading, [TaskRef((name, *chunk)) for chunk in reading.chunk_indices]
+        return reading, list(map(self._reference, reading.chunk_indices))
+
+    def _reference(self, chunk: tuple[int, ...]) -> TaskRef:
+        """One object per chunk, however many tasks read it."""
+        reference = self.references.get(chunk)
+        if reference is None:
+            reference = self.references[chunk] = TaskRef((self.array.name, *chunk))
+        return reference
 
 
 class Whole:
@@ -402,7 +409,7 @@ def _item(pairs: Any, item: int, dtype: Any) -> Any:
 def on_host(function: Callable[..., Any], *arguments: Any) -> Any:
     """Blocks of a NumPy-like library are pooled on the host and given back as they came."""
     *settings, slabs = arguments
-    foreign = next((s for s in slabs if not isinstance(s, np.ndarray)), None)
+    foreign = next((s for s in slabs if not isinstance(s, (np.ndarray, np.generic))), None)
     if foreign is None:
         return function(*settings, slabs)
     hosted = [s.get() if hasattr(s, "get") else np.asarray(s) for s in slabs]

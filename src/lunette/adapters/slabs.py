@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import accumulate, product
 from math import prod
 from typing import Any, NamedTuple
@@ -31,6 +31,7 @@ class Span(NamedTuple):
     lo: int
     hi: int
     pieces: tuple[Piece, ...]
+    chunks: tuple[int, ...]
 
 
 def bounds_of(chunks: Chunks) -> list[int]:
@@ -51,7 +52,7 @@ def span(bounds: list[int], lo: int, hi: int) -> Span:
     if not pieces:  # nothing to read; an empty piece still says what kind of array it is
         chunk = min(chunk, len(bounds) - 2)
         pieces.append(Piece(chunk, slice(0, 0), slice(0, 0)))
-    return Span(lo, hi, tuple(pieces))
+    return Span(lo, hi, tuple(pieces), tuple(p.chunk for p in pieces))
 
 
 def spans(chunks: Chunks, ranges: Sequence[tuple[int, int]]) -> list[Span]:
@@ -96,9 +97,9 @@ class Reading:
         return 1 if self.source is not None else prod(len(s.pieces) for s in self.spans)
 
     @property
-    def chunk_indices(self) -> list[tuple[int, ...]]:
+    def chunk_indices(self) -> Iterable[tuple[int, ...]]:
         """The chunks it takes, in the order in which `array` wants them."""
-        return list(product(*([p.chunk for p in s.pieces] for s in self.spans)))
+        return product(*[s.chunks for s in self.spans])
 
     def array(self, blocks: Sequence[Any]) -> Any:
         """The slab itself."""
