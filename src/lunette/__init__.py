@@ -1,6 +1,6 @@
 """Lunette: window operators with one exact meaning and kernels at the speed of memory."""
 
-from lunette import spec, torchlean
+from lunette import spec, tape, torchlean
 from lunette.dispatch import SlowPathWarning, backend_for, forward, jvp, vjp
 from lunette.functional import (
     adaptive_avg_pool,
@@ -30,6 +30,7 @@ from lunette.ops import (
 )
 from lunette.reductions import Max, Mean, SmoothMax
 from lunette.regions import Adaptive, Global, Sliding
+from lunette.tape import Tape
 
 __version__ = "0.1.0"
 
@@ -52,6 +53,7 @@ __all__ = [
     "SlowPathWarning",
     "SmoothMax",
     "SmoothMaxPool",
+    "Tape",
     "adaptive_avg_pool",
     "adaptive_max_pool",
     "avg_pool",
@@ -68,6 +70,7 @@ __all__ = [
     "set_num_threads",
     "smooth_max_pool",
     "spec",
+    "tape",
     "torchlean",
     "vjp",
 ]

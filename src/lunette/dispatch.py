@@ -164,6 +164,8 @@ def _choose(
 ) -> _Choice:
     """Check the operands, then find the one backend that serves; errors are not remembered."""
     out_shape = op.check_operands(shapes, dtypes)
+    if verb == "forward_with_indices":
+        op.check_indices()
     if verb in ("jvp", "vjp"):
         op.check_tangents(shapes, dtypes, shapes, dtypes)
     check_fits(out_shape, op.result_dtype(*dtypes))

@@ -58,6 +58,10 @@ class Op:
         self.result_dtype(*dtypes)
         return out_shape
 
+    def check_indices(self) -> None:
+        """Refuse to tell winners where a window has none."""
+        raise TypeError(f"{self!r}: only a max has indices")
+
     def check_tangents(
         self,
         shapes: tuple[Shape, ...],

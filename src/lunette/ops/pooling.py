@@ -58,6 +58,11 @@ class Pooling(Op):
                 raise ValueError(f"{self!r}, axis {axis} of shape {shape}: {error}") from None
         return batch + tuple(lengths) if self.keepdims else batch
 
+    def check_indices(self) -> None:
+        """Only a max has winners."""
+        if not isinstance(self.reduction, Max):
+            super().check_indices()
+
     def result_dtype(self, *dtypes: np.dtype[Any]) -> np.dtype[Any]:
         """Max keeps the dtype; mean and smooth max of integers give float64."""
         (dtype,) = dtypes

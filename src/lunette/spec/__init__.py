@@ -47,6 +47,7 @@ def forward(op: Op, *operands: Any) -> Any:
 def forward_with_indices(op: Op, *operands: Any) -> Any:
     """A max's value, and the flat position in the pooled axes of each window's winner (−1: none)."""
     arrays = _arrays(operands)
+    op.check_indices()
     op.check_operands(*_signature(arrays))
     return meaning(op).forward_with_indices(op, arrays)
 
@@ -82,6 +83,10 @@ def _tuple(operands: Any) -> tuple[Any, ...]:
 
 
 def _arrays(operands: tuple[Any, ...]) -> tuple[np.ndarray[Any, Any], ...]:
+    if any(isinstance(x, np.ma.MaskedArray) for x in operands):
+        raise TypeError(
+            "an operand is a masked array; fill the masked cells first, with x.filled(value)"
+        )
     return tuple(np.asarray(x) for x in operands)
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from lunette.ops.convolution import Convolution
 from lunette.spec.scalars import lift, lower, of_array
 
-__all__ = ["forward", "forward_with_indices", "jvp", "vjp"]
+__all__ = ["forward", "jvp", "vjp"]
 
 Array = np.ndarray[Any, Any]
 Index = tuple[int, ...]
@@ -36,11 +36,6 @@ def forward(op: Convolution, operands: tuple[Array, ...]) -> Array:
         _add_value(op, out, x, weight)
         _add_bias(op, out, bias)
     return lower(out, operands[0].dtype)
-
-
-def forward_with_indices(op: Convolution, operands: tuple[Array, ...]) -> tuple[Array, Array]:
-    """Only a max has indices."""
-    raise TypeError(f"{op!r}: only a max has indices")
 
 
 def jvp(op: Convolution, operands: tuple[Array, ...], tangents: tuple[Array, ...]) -> Array:

@@ -52,8 +52,6 @@ def forward(op: Pooling, operands: tuple[Array, ...]) -> Array:
 def forward_with_indices(op: Pooling, operands: tuple[Array, ...]) -> tuple[Array, Array]:
     """The value of every window, and its first winner's flat position in the pooled axes, or −1."""
     (x,) = operands
-    if not isinstance(op.reduction, Max):
-        raise TypeError(f"{op!r}: only a max has indices")
     numbers, scalars = lift(x), of_array(x)
     indices = np.full(_keepdims_shape(op, x), -1, np.int64)
     pooled = x.shape[x.ndim - op.rank :]

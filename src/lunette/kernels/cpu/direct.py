@@ -14,6 +14,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
+import numpy as np
 from numba import types
 
 from lunette.kernels.cpu.elementary import elementary
@@ -68,7 +69,7 @@ def list_rows(g, row, rows, room):
     Fills three lists of `room` each: offset in array 0, offset in array 2, and the flat position
     in the pooled axes. Gives how many there are, and the product of the counted cells.
     """
-    count, counted = 1, 1
+    count, counted = 1, 1.0
     rows[0] = rows[room] = rows[2 * room] = 0
     for axis in range(g[RANK] - 1):
         entry = AXES + axis * AXIS_WIDTH
@@ -77,7 +78,7 @@ def list_rows(g, row, rows, room):
             after *= g[AXES + later * AXIS_WIDTH + 1]
         window = g[entry + 5] + 4 * ((row // after) % g[entry + 1])
         start, stop, step = g[window], g[window + 1], g[window + 2]
-        counted *= g[window + 3]
+        counted *= real(g[window + 3])
         length = (stop - start + step - 1) // step
         for old in range(count - 1, -1, -1):  # from the back: each row makes room for its own
             a, c, flat = rows[old], rows[room + old], rows[2 * room + old]
@@ -99,8 +100,7 @@ def takes(best, v):
 @cache
 def value_kernel(dtype: str, kind: int, indices: bool) -> Any:
     """Values of windows, and of a max its winners' flat positions."""
-    memory, work, load, store = codec(dtype, kind != MAX)
-    result = memory if kind == MAX or dtype in ("float16", "bfloat16") else work
+    memory, work, result, load, store, _ = codec(dtype, kind != MAX)
     exponential, logarithm = elementary(work)
 
     @compiled
@@ -119,8 +119,9 @@ def value_kernel(dtype: str, kind: int, indices: bool) -> Any:
                 window = table + 4 * j
                 start, stop, step = g[window], g[window + 1], g[window + 2]
                 length = (stop - start + step - 1) // step
-                cells = counted_rows * g[window + 3] if g[COUNT_PADDING] else count * length
-                padding = cells - count * length
+                real_cells = np.float64(count * length)
+                cells = counted_rows * real(g[window + 3]) if g[COUNT_PADDING] else real_cells
+                padding = cells - real_cells
                 value, winner, total = zero, -1, zero
                 if count * length > 0:
                     value = load(x[base + rows[0] + start * step_x])
@@ -141,7 +142,7 @@ def value_kernel(dtype: str, kind: int, indices: bool) -> Any:
                     for r in range(count):
                         for p in range(start, stop, step):
                             total += load(x[base + rows[r] + p * step_x])
-                    divisor = g[DIVISOR] if g[DIVISOR] > 0 else cells
+                    divisor = real(g[DIVISOR]) if g[DIVISOR] > 0 else cells
                     value = total / work(divisor) if cells > 0 else zero
                 if kind == SMOOTH and cells > 0:
                     pivot = zero if value - value != zero and value == value else value
@@ -162,7 +163,7 @@ def value_kernel(dtype: str, kind: int, indices: bool) -> Any:
 @cache
 def derivative_kernel(dtype: str, kind: int, ties: str) -> Any:
     """Directional derivatives of windows: array 0 is x, 1 the result, 2 the tangent."""
-    memory, work, load, store = codec(dtype, kind != MAX)
+    memory, work, _, load, store, _ = codec(dtype, kind != MAX)
     first_only, split = ties == "first", ties == "split"
     exponential, _ = elementary(work)
 
@@ -184,8 +185,9 @@ def derivative_kernel(dtype: str, kind: int, ties: str) -> Any:
                 window = table + 4 * j
                 start, stop, step = g[window], g[window + 1], g[window + 2]
                 length = (stop - start + step - 1) // step
-                cells = counted_rows * g[window + 3] if g[COUNT_PADDING] else count * length
-                padding = cells - count * length
+                real_cells = np.float64(count * length)
+                cells = counted_rows * real(g[window + 3]) if g[COUNT_PADDING] else real_cells
+                padding = cells - real_cells
                 total, divisor, best, tangent = zero, work(1), zero, zero
                 if count * length > 0:
                     best = load(x[base + rows[0] + start * step_x])
@@ -226,7 +228,7 @@ def derivative_kernel(dtype: str, kind: int, ties: str) -> Any:
                                     total += d
                                     tied += 1
                     if kind == MEAN:
-                        divisor = work(g[DIVISOR] if g[DIVISOR] > 0 else cells)
+                        divisor = work(real(g[DIVISOR]) if g[DIVISOR] > 0 else cells)
                     if kind == MAX and split:
                         divisor = work(tied)
                     if kind == SMOOTH and padding > 0:
@@ -245,7 +247,7 @@ def gradient_kernel(dtype: str, kind: int, ties: str) -> Any:
     A unit is a slab of one item: positions `low … high` of the first pooled axis, written by this
     unit alone. Every output that reads the slab is visited in row-major order.
     """
-    memory, work, load, store = codec(dtype, kind != MAX)
+    memory, work, _, load, store, _ = codec(dtype, kind != MAX)
     first_only, split = ties == "first", ties == "split"
     exponential, _ = elementary(work)
 
@@ -286,8 +288,9 @@ def gradient_kernel(dtype: str, kind: int, ties: str) -> Any:
                     length = (stop - start + step - 1) // step
                     if count * length == 0:
                         continue
-                    cells = counted_rows * g[window + 3] if g[COUNT_PADDING] else count * length
-                    padding = cells - count * length
+                    real_cells = np.float64(count * length)
+                    cells = counted_rows * real(g[window + 3]) if g[COUNT_PADDING] else real_cells
+                    padding = cells - real_cells
                     gradient = load(gy[place + j * step_y])
                     best, winner = load(x[base + rows[0] + start * step_x]), rows[2 * room] + start
                     if kind != MEAN:
@@ -318,7 +321,7 @@ def gradient_kernel(dtype: str, kind: int, ties: str) -> Any:
                             divisor += work(padding) * exponential(beta * (zero - best))
                         gradient = gradient / divisor
                     elif kind == MEAN:
-                        gradient = gradient / work(g[DIVISOR] if g[DIVISOR] > 0 else cells)
+                        gradient = gradient / work(real(g[DIVISOR]) if g[DIVISOR] > 0 else cells)
                     elif split:
                         tied = 0
                         for r in range(count):

@@ -23,25 +23,39 @@ __all__ = ["Codec", "codec"]
 
 
 class Codec(NamedTuple):
-    """Element type in memory, type of the arithmetic, `load` and `store` between them."""
+    """Element type in memory, type of the arithmetic, `load` and `store` between them.
+
+    `kept` is the type that results have in memory: integers computed as reals stay reals.
+    """
 
     memory: Any
     work: Any
+    kept: Any
     load: Callable[..., Any]
     store: Callable[..., Any]
+    half: str
+
+    @property
+    def scratch(self) -> Codec:
+        """The codec of intermediate results, which are kept as they are computed."""
+        return Codec(self.work, self.work, self.work, same, same, "")
 
 
 @cache
 def codec(dtype: str, real_arithmetic: bool) -> Codec:
     """The codec of a dtype by name; integers become float64 where the arithmetic is real."""
     if dtype == "bfloat16":
-        return Codec(types.uint16, types.float32, widen_bfloat16, narrow_bfloat16)
+        return Codec(
+            types.uint16, types.float32, types.uint16, widen_bfloat16, narrow_bfloat16, dtype
+        )
     if dtype == "float16":
-        return Codec(types.uint16, types.float32, widen_float16, narrow_float16)
+        return Codec(
+            types.uint16, types.float32, types.uint16, widen_float16, narrow_float16, dtype
+        )
     memory = types.uint8 if dtype == "bool" else getattr(types, dtype)
     if real_arithmetic and not dtype.startswith("float"):
-        return Codec(memory, types.float64, as_float64, same)
-    return Codec(memory, memory, same, same)
+        return Codec(memory, types.float64, types.float64, as_float64, same, "")
+    return Codec(memory, memory, memory, same, same, "")
 
 
 @compiled

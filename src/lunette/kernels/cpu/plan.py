@@ -1,31 +1,33 @@
-"""What a call needs to know before it touches a cell: strides, window tables, slabs; made once and kept.
+"""What a call needs to know before it touches a cell: strides, window tables, tiles; made once and kept.
 
 A plan's table is one array of int64 that kernels read through its address: a header, an entry per
-batch axis, an entry per pooled axis, the windows of each pooled axis, and the slabs that units of
+pooled axis, an entry per batch axis, the windows of each pooled axis, and the slabs that units of
 a gradient own. Array 0 is the input; array 1 has the shape of the output; array 2 is the third
 array of the verb. Strides count elements.
 """
 
 from __future__ import annotations
 
-from functools import lru_cache
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from lunette.ops.pooling import Pooling
-from lunette.reductions import Max, Mean, SmoothMax
+from lunette.reductions import Mean, SmoothMax
+from lunette.regions import Adaptive, Global, Part, Region, Sliding
 
-__all__ = ["Plan", "plan"]
+__all__ = ["Plan", "lane_axis", "memory_order"]
 
-Strides = tuple[int, ...]
+Shape = Strides = tuple[int, ...]
 
 # The header.
 BATCH_RANK, RANK, OUTPUT_ROWS, COUNT_PADDING, DIVISOR, BETA, SLABS, SLABS_AT = range(8)
-AXES = 16
-"""Entries of pooled axes: length, outputs, stride in arrays 0, 1 and 2, windows, flat stride."""
-AXIS_WIDTH = 7
+LANES, TILE, TILES, SECOND = range(8, 12)
+AXES = 12
+"""Entries of pooled axes: length, outputs, stride in arrays 0, 1 and 2, windows, flat stride, and
+of regular axes the windows' stride, origin, dilation and kernel (0: not regular)."""
+AXIS_WIDTH = 11
 BATCH = AXES + 64 * AXIS_WIDTH
 """Entries of batch axes: length, stride in arrays 0, 1 and 2. NumPy has at most 64 axes."""
 BATCH_WIDTH = 4
@@ -35,98 +37,168 @@ WINDOWS = BATCH + 64 * BATCH_WIDTH
 SLAB_CELLS = 1 << 16
 """Cells that a unit of a gradient owns, where the first pooled axis can be cut that fine."""
 
+TILE_CELLS = 1 << 15
+"""Cells that a tile of a forward pass keeps in scratch memory, where that is possible."""
+
 
 class Plan:
-    """The table of one op on one shape, dtype and layout."""
+    """The table of one op on one shape, dtype and layout, and the sizes that go with it."""
 
     def __init__(
-        self, op: Pooling, shape: tuple[int, ...], strides: tuple[Strides, Strides, Strides]
+        self, op: Pooling, shape: Shape, strides: tuple[Strides, Strides, Strides], lane: int = -1
     ) -> None:
         rank = op.rank
-        batch = shape[: len(shape) - rank]
-        pooled = shape[len(shape) - rank :]
+        first = len(shape) - rank
+        pooled = shape[first:]
         outputs = [r.out_length(n) for r, n in zip(op.regions, pooled, strict=True)]
-        windows = [
-            np.array([r.window(n, i) for i in range(m)], np.int64).reshape(m, 4)
-            for r, n, m in zip(op.regions, pooled, outputs, strict=True)
-        ]
-        axes = _fold(batch, strides)
+        windows = [_table(r, n, m) for r, n, m in zip(op.regions, pooled, outputs, strict=True)]
+        batch = [axis for axis in range(first) if axis != lane]
+        axes = _fold([(shape[a], *(s[a] for s in strides)) for a in batch])
         header = np.zeros(WINDOWS, np.int64)
         header[BATCH_RANK], header[RANK] = len(axes), rank
         for i, entry in enumerate(axes):
             header[BATCH + i * BATCH_WIDTH :][: len(entry)] = entry
         place = WINDOWS
-        for i in range(rank):
-            axis = len(batch) + i
+        for i, region in enumerate(op.regions):
+            steps = (s[first + i] for s in strides)
             flat = prod(pooled[i + 1 :])
-            steps = (s[axis] for s in strides)
-            entry = (pooled[i], outputs[i], *steps, place, flat)
+            entry = (pooled[i], outputs[i], *steps, place, flat, *_regular(region, pooled[i]))
             header[AXES + i * AXIS_WIDTH :][:AXIS_WIDTH] = entry
             place += 4 * outputs[i]
-        slabs = self._slabs(op, pooled, outputs)
+        slabs = _slabs(op.regions[0], pooled)
         header[SLABS], header[SLABS_AT] = len(slabs), place
         header[OUTPUT_ROWS] = prod(outputs[:-1])
+        header[LANES] = shape[lane] if lane >= 0 else 0
         reduction = op.reduction
         if isinstance(reduction, (Mean, SmoothMax)):
             header[COUNT_PADDING] = reduction.count_include_pad
         if isinstance(reduction, Mean):
-            # A divisor past int64 is the same float as one near it only if rounded here: see DIVISOR.
-            header[DIVISOR] = reduction.divisor_override or 0
+            header[DIVISOR : DIVISOR + 1].view(np.float64)[0] = _real(reduction.divisor_override)
         if isinstance(reduction, SmoothMax):
             header[BETA : BETA + 1].view(np.float64)[0] = reduction.beta
-        self.table = np.concatenate([header, *(w.ravel() for w in windows), slabs.ravel()])
-        self.at = self.table.__array_interface__["data"][0]
-        self.items = prod(batch)
+        self.items = prod(shape[axis] for axis in batch)
         self.output_rows = prod(outputs[:-1])
         self.slabs = len(slabs)
-        self.cells = prod(pooled)
-        lengths = [int(max((w.real for w in _windows(t)), default=0)) for t in windows[:-1]]
-        self.room = max(1, prod(max(1, length) for length in lengths))
-        self.slab_cells = int(max((slabs[:, 1] - slabs[:, 0]).max(), 1)) * prod(pooled[1:])
-        self.work = prod(shape) * max(1, self.room)
+        reads = [(w[:, 1] - w[:, 0] + w[:, 2] - 1) // w[:, 2] for w in windows]
+        self.room = prod(int(r.max(initial=1)) for r in reads[:-1])
+        self.slab_cells = int((slabs[:, 1] - slabs[:, 0]).max(initial=1)) * prod(pooled[1:])
+        self.cells_visited = prod(shape) * max(1, self.room)
+        self.empty = any(bool((r == 0).any()) for r in reads)
+        self.longest = [int(r.max(initial=0)) for r in reads]
+        self.tiled(header, pooled, outputs, windows[0])
+        self.table = np.concatenate([header, *(w.ravel() for w in windows), slabs.ravel()])
+        self.at: int = self.table.__array_interface__["data"][0]
 
-    @staticmethod
-    def _slabs(op: Pooling, pooled: tuple[int, ...], outputs: list[int]) -> Any:
-        """Cut the first pooled axis; of each slab, the outputs from its first to its last reader."""
-        n = pooled[0]
-        thick = min(n, max(1, SLAB_CELLS // prod(pooled[1:])))
-        slabs = []
-        for low in range(0, n, thick):
-            high = min(n, low + thick)
-            readers = op.regions[0].readers(n, low, high)
-            span = (readers[0], readers[-1] + 1) if len(readers) else (0, 0)
-            slabs.append((low, high, *span))
-        return np.array(slabs, np.int64).reshape(-1, 4)
+    def tiled(self, header: Any, pooled: Shape, outputs: list[int], windows: Any) -> None:
+        """Cut the outputs of the first pooled axis so that a tile's intermediate rows stay near."""
+        m, wide = outputs[0], max(1, int(header[LANES]))
+        line = prod(pooled[1:-1]) * outputs[-1] * wide  # cells kept per position of the first axis
+        if len(pooled) == 1:
+            line = wide
+        stride = max(1, pooled[0] // m)
+        reach = self.longest[0]
+        tile = max(1, (TILE_CELLS // line - reach) // stride, 2 * reach // stride)
+        tile = min(m, tile, max(1, -(-m * max(1, self.items) // 8)))
+        header[TILE], header[TILES] = tile, -(-m // tile)
+        self.tiles = int(header[TILES])
+        hulls = [
+            int(windows[i : i + tile, 1].max() - windows[i : i + tile, 0].min())
+            for i in range(0, m, tile)
+        ]
+        self.kept_cells = max(hulls, default=1) * line
+        header[SECOND] = self.kept_cells
 
 
-def _windows(table: Any) -> Any:
-    from lunette.regions import Window
+def _table(region: Region, n: int, m: int) -> Any:
+    """start, stop, step and counted of each window; counted as the bits of a float64.
 
-    return (Window(*row) for row in table.tolist())
+    A step past the axis is the axis: such a window reads one cell at most.
+    """
+    table = np.zeros((m, 4), np.int64)
+    counted = np.zeros(m)
+    for i in range(m):
+        start, stop, step, cells = region.window(n, i)
+        table[i, :3] = start, stop, min(step, n)
+        counted[i] = _real(cells)
+    table[:, 3] = counted.view(np.int64)
+    return table
 
 
-def _fold(batch: tuple[int, ...], strides: tuple[Strides, ...]) -> list[tuple[int, ...]]:
+def _real(n: int | None) -> float:
+    """An integer of any size as a float64; 0 for None."""
+    try:
+        return float(n or 0)
+    except OverflowError:
+        return float("inf")
+
+
+def _slabs(region: Region, pooled: Shape) -> Any:
+    """Cut the first pooled axis; of each slab, the outputs from its first to its last reader."""
+    n = pooled[0]
+    thick = min(n, max(1, SLAB_CELLS // prod(pooled[1:])))
+    slabs = []
+    for low in range(0, n, thick):
+        high = min(n, low + thick)
+        readers = region.readers(n, low, high)
+        span = (readers[0], readers[-1] + 1) if len(readers) else (0, 0)
+        slabs.append((low, high, *span))
+    return np.array(slabs, np.int64).reshape(-1, 4)
+
+
+def _regular(region: Region, n: int) -> tuple[int, int, int, int]:
+    """(stride, origin, dilation, kernel) of windows that lie alike: i reads stride·i + origin + …
+
+    All zero where they do not, or where nearly all of a window would be padding.
+    """
+    if isinstance(region, Part):
+        stride, origin, dilation, kernel = _regular(region.region, region.length)
+        origin += stride * region.outputs[0] - region.slab_range[0]
+        n = region.length
+    elif isinstance(region, Sliding):
+        stride, origin = int(region.stride or 1), -region.margins(n)[0]
+        dilation, kernel = region.dilation, region.kernel
+    elif isinstance(region, Adaptive) and n % region.output_size == 0:
+        stride = kernel = n // region.output_size
+        origin, dilation = 0, 1
+    elif isinstance(region, Global):
+        stride, origin, dilation, kernel = 1, 0, 1, n
+    else:
+        return (0, 0, 0, 0)
+    extreme = max(stride, abs(origin), dilation * kernel) > 4 * n + 64
+    return (0, 0, 0, 0) if extreme or kernel == 0 else (stride, origin, dilation, kernel)
+
+
+def _fold(entries: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
     """Batch axes with neighbours joined where every array steps through them as through one."""
     axes: list[tuple[int, ...]] = []
-    for axis, length in enumerate(batch):
-        entry = (length, *(s[axis] for s in strides))
+    for entry in entries:
+        length, *steps = entry
         if length == 1:
             continue
         if axes and all(
-            outer == inner * length for outer, inner in zip(axes[-1][1:], entry[1:], strict=True)
+            outer == step * length for outer, step in zip(axes[-1][1:], steps, strict=True)
         ):
-            axes[-1] = (axes[-1][0] * length, *entry[1:])
+            axes[-1] = (axes[-1][0] * length, *steps)
         else:
             axes.append(entry)
     return axes
 
 
-@lru_cache(maxsize=1024)
-def plan(op: Pooling, shape: tuple[int, ...], *strides: Strides) -> Plan:
-    """The plan of this op on this shape, for arrays of these strides."""
-    return Plan(op, shape, (strides[0], strides[1], strides[2]))
+FEWEST_LANES = 4
+"""Channels that are worth a vector: with fewer, elements of a row are gathered instead."""
 
 
-def is_max(op: Pooling) -> bool:
-    """Whether the op's reduction is a max."""
-    return isinstance(op.reduction, Max)
+def lane_axis(shape: Shape, strides: Strides, rank: int) -> int:
+    """The batch axis whose cells lie side by side, where the last pooled axis's do not; or −1."""
+    if shape[-1] == 1 or strides[-1] != 1:
+        for axis in range(len(shape) - rank):
+            if strides[axis] == 1 and shape[axis] >= FEWEST_LANES:
+                return axis
+    return -1
+
+
+def memory_order(ndim: int, lane: int) -> tuple[int, ...] | None:
+    """The axes of a result from outermost to innermost in memory; None where that is as they come."""
+    if lane < 0 or lane == ndim - 1:
+        return None
+    return (*(axis for axis in range(ndim) if axis != lane), lane)

@@ -1,16 +1,17 @@
-"""The verbs of pooling on NumPy arrays: find the plan, allocate, share the units out."""
+"""The verbs of pooling on NumPy arrays: find the prepared call, allocate, share the units out."""
 
 from __future__ import annotations
 
 import threading
 from functools import lru_cache
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from lunette.kernels import threads
-from lunette.kernels.cpu import direct
-from lunette.kernels.cpu.plan import Plan, plan
+from lunette.kernels.cpu import direct, row_first
+from lunette.kernels.cpu.plan import Plan, lane_axis, memory_order
 from lunette.ops.base import is_float
 from lunette.ops.pooling import Pooling
 from lunette.reductions import Max, Mean, Reduction, SmoothMax
@@ -18,6 +19,7 @@ from lunette.reductions import Max, Mean, Reduction, SmoothMax
 __all__ = ["forward", "forward_with_indices", "jvp", "refuses", "vjp"]
 
 Array = np.ndarray[Any, Any]
+Shape = tuple[int, ...]
 
 SMALL = 1 << 16
 """Cells visited below which one thread does the call: waking another would cost more."""
@@ -38,86 +40,129 @@ def refuses(op: Pooling, verb: str, shapes: Any, dtypes: Any) -> str | None:
 def forward(op: Pooling, operands: tuple[Array, ...]) -> Array:
     """The value of every window."""
     x = _readable(operands[0])
-    kind, result = _kind(op.reduction), op.result_dtype(x.dtype)
-    y = _alike(x, _keepdims_shape(op, x), result)
-    p = plan(op, x.shape, _strides(x), _strides(y), _strides(y))
-    kernel = direct.value_kernel(x.dtype.name, kind, False)
-    _run(kernel, p, x, y, y, p.items * p.output_rows)
-    return y if op.keepdims else y.reshape(op.out_shape(x.shape))
+    call = _forward(op, x.shape, x.strides, x.dtype)
+    y = call.new()
+    call.run(x, y, y)
+    return y if op.keepdims else y.reshape(call.shape[: -op.rank])
 
 
 def forward_with_indices(op: Pooling, operands: tuple[Array, ...]) -> tuple[Array, Array]:
     """The value of every window, and its first winner's flat position in the pooled axes, or −1."""
     x = _readable(operands[0])
-    y = _alike(x, _keepdims_shape(op, x), x.dtype)
+    call = _indices(op, x.shape, x.strides, x.dtype)
+    y = call.new()
     z = np.empty_like(y, np.int64)
-    p = plan(op, x.shape, _strides(x), _strides(y), _strides(z))
-    kernel = direct.value_kernel(x.dtype.name, direct.MAX, True)
-    _run(kernel, p, x, y, z, p.items * p.output_rows)
-    if not op.keepdims:
-        y, z = y.reshape(op.out_shape(x.shape)), z.reshape(op.out_shape(x.shape))
-    return y, z
+    call.run(x, y, z)
+    if op.keepdims:
+        return y, z
+    shape = call.shape[: -op.rank]
+    return y.reshape(shape), z.reshape(shape)
 
 
 def jvp(op: Pooling, operands: tuple[Array, ...], tangents: tuple[Array, ...]) -> Array:
     """The directional derivative of every window's value."""
     x, dx = _readable(operands[0]), _readable(tangents[0])
-    kind, ties = _kind(op.reduction), getattr(op.reduction, "ties", "")
-    y = _alike(x, _keepdims_shape(op, x), x.dtype)
-    p = plan(op, x.shape, _strides(x), _strides(y), _strides(dx))
-    kernel = direct.derivative_kernel(x.dtype.name, kind, ties)
-    _run(kernel, p, x, y, dx, p.items * p.output_rows)
-    return y if op.keepdims else y.reshape(op.out_shape(x.shape))
+    call = _derivative(op, x.shape, x.strides, dx.strides, x.dtype)
+    y = call.new()
+    call.run(x, y, dx)
+    return y if op.keepdims else y.reshape(call.shape[: -op.rank])
 
 
 def vjp(op: Pooling, operands: tuple[Array, ...], grad: Array) -> tuple[Array, ...]:
     """The gradient of every cell."""
     x, gy = _readable(operands[0]), _readable(grad)
-    kind, ties = _kind(op.reduction), getattr(op.reduction, "ties", "")
     if not op.keepdims:
-        gy = gy.reshape(_keepdims_shape(op, x))
-    gx = _alike(x, x.shape, x.dtype)
-    p = plan(op, x.shape, _strides(x), _strides(gy), _strides(gx))
-    kernel = direct.gradient_kernel(x.dtype.name, kind, ties)
-    _run(kernel, p, x, gy, gx, p.items * p.slabs)
+        gy = gy.reshape(gy.shape + (1,) * op.rank)
+    call = _gradient(op, x.shape, x.strides, gy.strides, x.dtype)
+    gx = call.new()
+    call.run(x, gy, gx)
     return (gx,)
 
 
-# -- arrays --
+# -- prepared calls --
 
 
-def _readable(x: Array) -> Array:
-    """The array itself where its elements can be addressed in place; otherwise a copy.
+class _Call:
+    """A kernel, its plan and the result to allocate, for one op, shape, dtype and layout."""
 
-    Elements that are not aligned, or strides that are not whole elements, leave no choice.
-    """
-    if x.flags.c_contiguous and x.flags.aligned:
-        return x
-    whole = all(s % x.itemsize == 0 for s in x.strides)
-    return x if whole and x.flags.aligned else x.copy()
+    def __init__(
+        self, kernel: Any, plan: Plan, shape: Shape, dtype: Any, lane: int, units: int, scratch: int
+    ) -> None:
+        self.kernel, self.plan, self.units, self.scratch = kernel, plan, units, scratch
+        self.shape, self.dtype = shape, dtype
+        self.order = memory_order(len(shape), lane)
+        if self.order is not None:
+            self.in_memory = tuple(shape[axis] for axis in self.order)
+            self.back = tuple(map(self.order.index, range(len(shape))))
+        self.small = plan.cells_visited <= SMALL
 
+    def new(self) -> Array:
+        """The array for the result."""
+        if self.order is None:
+            return np.empty(self.shape, self.dtype)
+        return np.empty(self.in_memory, self.dtype).transpose(self.back)
 
-def _alike(x: Array, shape: tuple[int, ...], dtype: Any) -> Array:
-    """A new array of `shape` whose axes lie in memory in the order of x's."""
-    if x.flags.c_contiguous:
-        return np.empty(shape, dtype)
-    order = sorted(range(x.ndim), key=lambda axis: -abs(x.strides[axis]))
-    back = sorted(range(x.ndim), key=order.__getitem__)
-    return np.empty([shape[axis] for axis in order], dtype).transpose(back)
+    def run(self, a: Array, b: Array, c: Array) -> None:
+        kernel, plan, scratch = self.kernel, self.plan, self.scratch
+        at_a, at_b = a.__array_interface__["data"][0], b.__array_interface__["data"][0]
+        at_c = at_b if c is b else c.__array_interface__["data"][0]
+        if self.small:
+            if self.units:
+                kernel(at_a, at_b, at_c, _scratch.of(scratch), plan.at, plan.room, 0, self.units)
+            return
 
+        def task(first: int, last: int) -> None:
+            kernel(at_a, at_b, at_c, _scratch.of(scratch), plan.at, plan.room, first, last)
 
-def _strides(x: Array) -> tuple[int, ...]:
-    return tuple(s // x.itemsize for s in x.strides)
+        threads.run(task, self.units)
 
 
 @lru_cache(maxsize=1024)
-def _shape_kept(op: Pooling, shape: tuple[int, ...]) -> tuple[int, ...]:
-    out = op.out_shape(shape)
-    return out if op.keepdims else out + (1,) * op.rank
+def _forward(op: Pooling, shape: Shape, strides: Shape, dtype: Any) -> _Call:
+    kind, result = _kind(op.reduction), op.result_dtype(dtype)
+    steps = _elements(strides, dtype)
+    out = _kept_shape(op, shape)
+    if kind == direct.MAX:
+        lane = lane_axis(shape, steps, op.rank)
+        y_steps = _result_steps(out, lane)
+        plan = Plan(op, shape, (steps, y_steps, y_steps), lane)
+        if not plan.empty:
+            kernel = row_first.kernel(dtype.name)
+            units, scratch = plan.items * plan.tiles, 16 * plan.kept_cells
+            return _Call(kernel, plan, out, result, lane, units, scratch)
+    y_steps = _result_steps(out, -1)
+    plan = Plan(op, shape, (steps, y_steps, y_steps))
+    kernel = direct.value_kernel(dtype.name, kind, False)
+    return _Call(kernel, plan, out, result, -1, plan.items * plan.output_rows, 24 * plan.room)
 
 
-def _keepdims_shape(op: Pooling, x: Array) -> tuple[int, ...]:
-    return _shape_kept(op, x.shape)
+@lru_cache(maxsize=1024)
+def _indices(op: Pooling, shape: Shape, strides: Shape, dtype: Any) -> _Call:
+    out = _kept_shape(op, shape)
+    y_steps = _result_steps(out, -1)
+    plan = Plan(op, shape, (_elements(strides, dtype), y_steps, y_steps))
+    kernel = direct.value_kernel(dtype.name, direct.MAX, True)
+    return _Call(kernel, plan, out, dtype, -1, plan.items * plan.output_rows, 24 * plan.room)
+
+
+@lru_cache(maxsize=1024)
+def _derivative(op: Pooling, shape: Shape, strides: Shape, tangent: Shape, dtype: Any) -> _Call:
+    kind, ties = _kind(op.reduction), getattr(op.reduction, "ties", "")
+    out = _kept_shape(op, shape)
+    steps, tangent_steps = _elements(strides, dtype), _elements(tangent, dtype)
+    plan = Plan(op, shape, (steps, _result_steps(out, -1), tangent_steps))
+    kernel = direct.derivative_kernel(dtype.name, kind, ties)
+    return _Call(kernel, plan, out, dtype, -1, plan.items * plan.output_rows, 24 * plan.room)
+
+
+@lru_cache(maxsize=1024)
+def _gradient(op: Pooling, shape: Shape, strides: Shape, grad: Shape, dtype: Any) -> _Call:
+    kind, ties = _kind(op.reduction), getattr(op.reduction, "ties", "")
+    steps, grad_steps = _elements(strides, dtype), _elements(grad, dtype)
+    plan = Plan(op, shape, (steps, grad_steps, _result_steps(shape, -1)))
+    kernel = direct.gradient_kernel(dtype.name, kind, ties)
+    scratch = 24 * plan.room + 8 * plan.slab_cells
+    return _Call(kernel, plan, shape, dtype, -1, plan.items * plan.slabs, scratch)
 
 
 def _kind(reduction: Reduction) -> int:
@@ -126,7 +171,37 @@ def _kind(reduction: Reduction) -> int:
     return direct.MEAN if isinstance(reduction, Mean) else direct.SMOOTH
 
 
-# -- work --
+def _kept_shape(op: Pooling, shape: Shape) -> Shape:
+    """The shape of the result with every pooled axis kept."""
+    out = op.out_shape(shape)
+    return out if op.keepdims else out + (1,) * op.rank
+
+
+def _elements(strides: Shape, dtype: Any) -> Shape:
+    return tuple(s // dtype.itemsize for s in strides)
+
+
+def _result_steps(shape: Shape, lane: int) -> Shape:
+    """Strides of a result that is contiguous in its order of axes, in elements."""
+    order = memory_order(len(shape), lane) or tuple(range(len(shape)))
+    steps = [0] * len(shape)
+    for place, axis in enumerate(order):
+        steps[axis] = prod(shape[a] for a in order[place + 1 :])
+    return tuple(steps)
+
+
+# -- arrays and memory --
+
+
+def _readable(x: Array) -> Array:
+    """The array itself where its elements can be addressed in place; otherwise a copy.
+
+    Elements that are not aligned, or strides that are not whole elements, leave no choice.
+    """
+    flags = x.flags
+    if flags.aligned and (flags.c_contiguous or all(s % x.dtype.itemsize == 0 for s in x.strides)):
+        return x
+    return x.copy()
 
 
 class _Scratch(threading.local):
@@ -134,34 +209,15 @@ class _Scratch(threading.local):
 
     def __init__(self) -> None:
         self.memory = np.empty(0, np.uint8)
-        self.at = 0
+        self.size = self.at = 0
 
     def of(self, size: int) -> int:
         """The address of at least `size` bytes."""
-        if self.memory.size < size:
+        if self.size < size:
             self.memory = np.empty(size + 64, np.uint8)
             address = self.memory.__array_interface__["data"][0]
-            self.at = -(-address // 64) * 64
+            self.size, self.at = size, -(-address // 64) * 64
         return self.at
 
 
 _scratch = _Scratch()
-
-
-def _run(kernel: Any, p: Plan, a: Array, b: Array, c: Array, units: int) -> None:
-    at_a, at_b, at_c = _address(a), _address(b), _address(c)
-    size = 24 * p.room + 8 * p.slab_cells
-
-    def task(first: int, last: int) -> None:
-        kernel(at_a, at_b, at_c, _scratch.of(size), p.at, p.room, first, last)
-
-    if p.work <= SMALL:
-        if units:
-            task(0, units)
-    else:
-        threads.run(task, units)
-
-
-def _address(x: Array) -> int:
-    address: int = x.__array_interface__["data"][0]
-    return address

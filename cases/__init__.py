@@ -1,0 +1,1 @@
+"""Workloads, geometries, values and layouts: the cases that tests check and benchmarks time."""

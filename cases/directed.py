@@ -1,0 +1,151 @@
+"""Small, pointed checks of the CPU kernels, by name: each gives the disagreements that it finds.
+
+They are the agreement tests at their smallest: a handful of geometries and values, chosen so that
+a wrong line in a kernel shows. The mutation tests run them on kernels that are wrong on purpose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import lunette as ln
+from cases import elementary, values
+from cases.agreement import bounded_errors, differing_bits, direction, max_disagreements, pool, run
+from lunette.reductions import Mean, Reduction, SmoothMax
+from lunette.regions import Adaptive, Global, Region, Sliding
+
+__all__ = ["CHECKS"]
+
+Regions = tuple[Region, ...]
+
+PAIRS: tuple[tuple[tuple[int, ...], Regions], ...] = (
+    ((6, 37), (Sliding(3, 2, 1), Sliding(3, 2, 1))),
+    ((5, 23), (Sliding(2, 2, 0, 1, True), Sliding(2, 2, 0, 1, True))),
+    ((7, 21), (Sliding(3, 1, (2, 1), 2), Sliding(3, 3, (1, 3), 2, True))),
+    ((6, 19), (Sliding(3, 1, 1), Sliding(3, 1, 1))),
+)
+LARGE: tuple[tuple[tuple[int, ...], Regions], ...] = (
+    ((7, 50), (Sliding(5, 1, 2), Sliding(17, 1, 8))),
+    ((20, 40), (Sliding(9, 1, 4), Sliding(9, 1, (3, 5)))),
+    ((20, 40), (Sliding(11, 2, 4), Sliding(13, 2, 3, 1, True))),
+)
+OTHERS: tuple[tuple[tuple[int, ...], Regions], ...] = (
+    ((7, 19), (Adaptive(3), Adaptive(5))),
+    ((4, 33), (Global(), Global())),
+    ((29,), (Sliding(3, 2, 1),)),
+    ((3, 4, 18), (Sliding(2, 1, 1), Sliding(3, 2, 1), Sliding(3, 2, 1))),
+)
+
+
+def _max(cases: Any, dtype: str, ties: tuple[str, ...], verbs: tuple[str, ...]) -> list[str]:
+    found = []
+    for lengths, regions in cases:
+        for kind in values.kinds_of(dtype)[:6] if dtype in values.FLOATS else ("ties", "extremes"):
+            x = values.filled(kind, (2, *lengths), dtype)
+            found += max_disagreements(regions, x, ties=ties, verbs=verbs)
+    return found
+
+
+def _bounded(cases: Any, dtype: str, reductions: tuple[Reduction, ...], verb: str) -> list[str]:
+    found = []
+    for lengths, regions in cases:
+        for reduction in reductions:
+            op, x = pool(regions, reduction), values.filled("random", lengths, dtype)
+            shape = op.out_shape(x.shape) if verb == "vjp" else x.shape
+            along = None if verb == "forward" else direction(shape, x.dtype)
+            ratio = bounded_errors(op, verb, x, along)
+            if not ratio <= 1:
+                found.append(f"{verb} of {op!r}: error/bound {ratio}")
+    return found
+
+
+def _threads() -> list[str]:
+    found = []
+    for op, shape in (
+        (ln.MaxPool((3, 3), stride=2, padding=1), (4, 16, 64, 64)),
+        (ln.MaxPool((3, 3), stride=1, padding=1), (1, 1, 301, 302)),
+    ):
+        x = values.filled("random", shape, "float32")
+        grad = direction(op.out_shape(shape), x.dtype)
+        for verb, along in (("forward", None), ("vjp", grad)):
+            ln.set_num_threads(1)
+            expected = run(op, verb, x, along)
+            ln.set_num_threads(2)
+            found.append(differing_bits(run(op, verb, x, along), expected))
+    return [difference for difference in found if difference]
+
+
+def _layouts() -> list[str]:
+    found = []
+    x = values.filled("random", (2, 3, 6, 19), "float32")
+    for op in (ln.MaxPool((3, 3), stride=2, padding=1), ln.AvgPool((2, 2))):
+        expected = run(op, "forward", x)
+        grad = direction(expected.shape, x.dtype)
+        gradient = run(op, "vjp", x, grad)
+        for name, view in values.layouts(x):
+            for verb, along, wanted in (("forward", None, expected), ("vjp", grad, gradient)):
+                difference = differing_bits(run(op, verb, view, along), wanted)
+                if difference:
+                    found.append(f"{verb} of {op!r}, {name}: {difference}")
+    return found
+
+
+def _parts() -> list[str]:
+    found = []
+    x = values.filled("random", (2, 9, 60), "float32")
+    for regions in ((Sliding(3, 1, 1), Sliding(25, 1, 12)), (Sliding(9, 1, 4), Sliding(3, 2, 1))):
+        for reduction in (Mean(), SmoothMax(1.5)):
+            whole = run(pool(regions, reduction), "forward", x)
+            cut = whole.shape[-1] // 3
+            part = regions[1].part(60, cut, whole.shape[-1])
+            piece = run(
+                pool((regions[0], part), reduction), "forward", x[..., slice(*part.slab_range)]
+            )
+            found.append(differing_bits(piece, whole[..., cut:]))
+    return [difference for difference in found if difference]
+
+
+def _elementary(name: str) -> list[str]:
+    error, where = elementary.worst_error(name, elementary.arguments(name, 500))
+    return [f"{name}({where}) is {error} units off"] if not error <= 1.5 else []
+
+
+MEANS = (Mean(), Mean(count_include_pad=False), Mean(divisor_override=5))
+SMOOTHS = (SmoothMax(1.5), SmoothMax(-2.0, count_include_pad=False))
+ALL = (*PAIRS, *LARGE, *OTHERS)
+
+CHECKS: dict[str, Callable[[], list[str]]] = {
+    "max forward": lambda: _max((*PAIRS, *OTHERS), "float32", (), ("forward",)),
+    "max indices": lambda: _max((*PAIRS, *OTHERS), "float32", (), ("forward_with_indices",)),
+    "large max": lambda: _max(LARGE, "float32", (), ("forward",)),
+    "max jvp first": lambda: _max(PAIRS, "float32", ("first",), ("jvp",)),
+    "max jvp split": lambda: _max(PAIRS, "float32", ("split",), ("jvp",)),
+    "max vjp first": lambda: _max((*PAIRS, *OTHERS), "float32", ("first",), ("vjp",)),
+    "large vjp": lambda: _max(LARGE, "float32", ("first",), ("vjp",)),
+    "max vjp all": lambda: _max(PAIRS, "float32", ("all",), ("vjp",)),
+    "max vjp split": lambda: _max(PAIRS, "float32", ("split",), ("vjp",)),
+    "max float16": lambda: _max((*PAIRS, *OTHERS), "float16", (), ("forward",)),
+    "max bfloat16": lambda: _max((*PAIRS, *OTHERS), "bfloat16", (), ("forward",)),
+    "max int8": lambda: _max((*PAIRS, *OTHERS), "int8", (), ("forward",)),
+    "mean forward": lambda: _bounded((*PAIRS, *OTHERS), "float32", MEANS, "forward"),
+    "large mean": lambda: _bounded(LARGE[:2], "float32", MEANS, "forward"),
+    "mean jvp": lambda: _bounded(PAIRS, "float32", MEANS, "jvp"),
+    "mean vjp": lambda: _bounded((*PAIRS, *OTHERS), "float32", MEANS, "vjp"),
+    "mean float16": lambda: _bounded(PAIRS, "float16", MEANS, "forward"),
+    "mean bfloat16": lambda: _bounded(PAIRS, "bfloat16", MEANS, "forward"),
+    "smooth forward": lambda: _bounded((*PAIRS, *OTHERS), "float32", SMOOTHS, "forward"),
+    "large smooth": lambda: _bounded(LARGE[:2], "float32", SMOOTHS, "forward"),
+    "smooth float64": lambda: _bounded(PAIRS[:2], "float64", SMOOTHS, "forward"),
+    "smooth jvp": lambda: _bounded(PAIRS, "float32", SMOOTHS, "jvp"),
+    "smooth vjp": lambda: _bounded(PAIRS, "float32", SMOOTHS, "vjp"),
+    "exp32": lambda: _elementary("exp32"),
+    "log32": lambda: _elementary("log32"),
+    "exp64": lambda: _elementary("exp64"),
+    "log64": lambda: _elementary("log64"),
+    "float16 rounding": lambda: elementary.half_rounding_disagreements("float16"),
+    "bfloat16 rounding": lambda: elementary.half_rounding_disagreements("bfloat16"),
+    "threads": _threads,
+    "layouts": _layouts,
+    "parts": _parts,
+}

@@ -1,0 +1,303 @@
+"""The tables that a convolution's kernels walk by: which positions are read, and in what blocks.
+
+Everything here follows from shapes and strides alone and is remembered. Sums fold in one order
+whatever the blocks are, so that blocks are free to be chosen for speed.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from itertools import product
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lunette.kernels.cpu.tiles import COLUMNS
+from lunette.kernels.cpu.vectors import VECTOR_BYTES
+from lunette.ops.base import Shape
+from lunette.ops.convolution import Convolution
+
+__all__ = [
+    "Phase",
+    "Plan",
+    "Slab",
+    "chunked",
+    "image_phases",
+    "plan",
+    "slab",
+    "weight_plan",
+    "window_phase",
+]
+
+Array = np.ndarray[Any, Any]
+Strides = tuple[tuple[int, ...], ...]
+
+DEPTH = 224
+"""Products of one chunk of an unfolded tile, which then stays in the first-level cache."""
+UNITS = 16
+"""Blocks are made smaller until there are this many, so that threads end together."""
+SLAB = 400_000
+"""Bytes of a slab: it stays in the second-level cache beside the weights."""
+UNFOLD = 25
+"""Cycles that a row of an unfolded tile costs for each run, beside its multiplications."""
+
+
+class Phase(NamedTuple):
+    """A correlation: output `start + stride·i` on each axis reads positions `step·i + tap`.
+
+    `kernel` has the flat kernel index of each tap.
+    """
+
+    lengths: Shape
+    counts: Shape
+    steps: Shape
+    taps: tuple[Shape, ...]
+    kernel: Shape
+    start: Shape
+    stride: Shape
+
+
+@lru_cache(maxsize=256)
+def window_phase(op: Convolution, image: Shape, windows: Shape) -> Phase:
+    """Windows read the image: one correlation with the op's own steps."""
+    axes = [
+        [j * region.dilation - region.margins(n)[0] for j in range(region.kernel)]
+        for region, n in zip(op.regions, image, strict=True)
+    ]
+    zeros, ones = (0,) * op.rank, (1,) * op.rank
+    kernel = tuple(range(prod(op.kernel)))
+    return Phase(image, windows, op.stride, tuple(product(*axes)), kernel, zeros, ones)
+
+
+@lru_cache(maxsize=256)
+def image_phases(op: Convolution, image: Shape, windows: Shape) -> list[Phase]:
+    """Image cells read windows: one correlation for each residue of the cell modulo the strides.
+
+    Cell `p` reads window `i` through tap `j` where `i·stride + j·dilation − before = p`.
+    """
+    axes: list[list[Any]] = []
+    for region, n in zip(op.regions, image, strict=True):
+        before, stride, dilation = region.margins(n)[0], region.stride or 1, region.dilation
+        residues = []
+        for first in range(min(stride, n)):
+            shifts = [(j, first + before - j * dilation) for j in range(region.kernel)]
+            taps = [(j, shift // stride) for j, shift in shifts if shift % stride == 0]
+            residues.append((first, -((first - n) // stride), taps))
+        axes.append(residues)
+    phases = []
+    for residue in product(*axes):
+        pairs = list(product(*(axis[2] for axis in residue)))
+        kernel = [int(np.ravel_multi_index([j for j, _ in tap], op.kernel)) for tap in pairs]
+        moves = tuple(tuple(shift for _, shift in tap) for tap in pairs)
+        counts, start = tuple(axis[1] for axis in residue), tuple(axis[0] for axis in residue)
+        ones = (1,) * op.rank
+        phases.append(Phase(windows, counts, ones, moves, tuple(kernel), start, op.stride))
+    return phases
+
+
+class Slab(NamedTuple):
+    """Blocks of output rows and the planes that they read.
+
+    `blocks` is (rows, columns) of a block, `shape` (rows, columns) of a plane; `planes` has the
+    position that a plane's first cell reads for output 0; tap t is `within[t]` in plane `which[t]`.
+    """
+
+    blocks: Array
+    shape: Array
+    planes: Array
+    which: Array
+    within: Array
+    units: int
+
+
+class Plan(NamedTuple):
+    """A phase over given strides: tables of the kernels, and how to cut the work."""
+
+    lengths: Array
+    counts: Array
+    steps: Array
+    taps: Array
+    strides: Array
+    channel_chunk: int
+    tap_chunk: int
+    panels: int
+    tiles: int
+    slab: Slab | None
+    table: Array
+
+
+@lru_cache(maxsize=1024)
+def plan(
+    phase: Phase,
+    strides: Strides,
+    items: int,
+    groups: int,
+    channels: int,
+    rows: int,
+    sources: int,
+    size: int,
+) -> Plan:
+    """How to run a correlation of `items` batch items; the last strides are the output's."""
+    lengths, counts, steps, taps, table = _merge(phase, strides)
+    columns = COLUMNS * VECTOR_BYTES // size
+    channel_chunk, tap_chunk = chunked(channels, len(taps), DEPTH)
+    positions = items * int(np.prod(counts))
+    panels = 4
+    while panels > 1 and -(-positions // (panels * columns)) * groups < UNITS:
+        panels //= 2
+    found, share = None, 0.0
+    if len(taps):
+        best, share = _best_block(
+            lengths, counts, steps, taps, items * groups, channels * sources * size, columns
+        )
+        if best:
+            found = slab(counts, steps, taps, items, best)
+    # A cycle multiplies two vectors; slabs waste what falls between rows, tiles have to unfold.
+    work = -(-rows // 8) * 8 * size / (2 * VECTOR_BYTES)
+    if found and work / share > work + UNFOLD / min(int(counts[-1]), columns):
+        found = None
+    cells = np.zeros(0, np.int64)
+    if found:
+        area = len(found.planes) * int(found.shape[0] * found.shape[1])
+        cells = np.add.outer(np.arange(channels) * area, _cells(found)).ravel() * size
+    return Plan(
+        lengths, counts, steps, taps, table, channel_chunk, tap_chunk, panels,
+        -(-positions // (panels * columns)), found, cells,
+    )  # fmt: skip
+
+
+def _cells(found: Slab) -> Array:
+    """Where each tap is in a channel's planes, in elements."""
+    height, width = found.shape
+    rows = found.which * height + found.within[:, 0]
+    cells: Array = rows * width + found.within[:, 1]
+    return cells
+
+
+def _best_block(
+    lengths: Array, counts: Array, steps: Array, taps: Array, units: int, bytes_per_cell: int,
+    columns: int,
+) -> tuple[tuple[int, int] | None, float]:  # fmt: skip
+    """Rows and columns of a block that fill whole panels best, and the share of useful columns."""
+    high, wide = int(counts[-2]), int(counts[-1])
+    units *= int(np.prod(counts[:-2]))
+    best, share = None, 0.0
+    column_block = wide if wide <= 1024 else 960
+    for rows in range(1, min(high, 64) + 1 if column_block == wide else 2):
+        found = slab(counts, steps, taps, 1, (rows, column_block))
+        cells = len(found.planes) * int(found.shape[0] * found.shape[1])
+        if cells * bytes_per_cell > SLAB:
+            break
+        if best and -(-high // rows) * units < UNITS:
+            break
+        width = int(found.shape[1])
+        full, rest = divmod(high, rows)
+        panels = full * -(-((rows - 1) * width + column_block) // columns)
+        if rest:
+            panels += -(-((rest - 1) * width + column_block) // columns)
+        useful = high * column_block / (panels * columns)
+        if useful >= share:
+            best, share = (rows, column_block), useful
+    return best, share
+
+
+def slab(counts: Array, steps: Array, taps: Array, items: int, blocks: tuple[int, int]) -> Slab:
+    """Planes for blocks of output rows × columns: taps that differ by whole steps share a plane."""
+    first = taps[:, -2:].min(0)
+    within, residues = np.divmod(taps[:, -2:] - first, steps[-2:])
+    bases = np.concatenate([taps[:, :-2], first + residues], 1)
+    planes, which = np.unique(bases, axis=0, return_inverse=True)
+    shape = np.array(blocks) + within.max(0)
+    per_item = prod(int(-(-n // b)) for n, b in zip(counts[-2:], blocks, strict=True))
+    units = items * int(np.prod(counts[:-2])) * per_item
+    return Slab(np.array(blocks), shape, planes, which.ravel(), within, units)
+
+
+def chunked(channels: int, taps: int, depth: int) -> tuple[int, int]:
+    """Channels and taps of a chunk of about `depth` of their pairs, all chunks about as large."""
+    if taps > depth:
+        return 1, -(-taps // -(-taps // depth))
+    return -(-channels // (-(-channels * taps // depth) or 1)), max(1, taps)
+
+
+def _merge(phase: Phase, strides: Strides) -> tuple[Array, ...]:
+    """The phase's tables and the strides, at least two axes, those merged that are read as they lie.
+
+    An axis without taps and padding joins the one before it; then runs are longer.
+    """
+    lengths, counts, steps = list(phase.lengths), list(phase.counts), list(phase.steps)
+    taps = np.array(phase.taps, np.int64).reshape(-1, len(lengths))
+    table = np.array(strides, np.int64)
+    for a in range(len(lengths) - 2, -1, -1):
+        n = lengths[a + 1]
+        whole = steps[a + 1] == 1 and counts[a + 1] == n and not taps[:, a + 1].any()
+        if whole and steps[a] == 1 and (table[:, a] == table[:, a + 1] * n).all():
+            lengths[a : a + 2] = [lengths[a] * n]
+            counts[a : a + 2] = [counts[a] * n]
+            del steps[a + 1]
+            taps[:, a] *= n
+            taps, table = np.delete(taps, a + 1, 1), np.delete(table, a, 1)
+    if len(lengths) == 1:
+        lengths, counts, steps = [1, *lengths], [1, *counts], [1, *steps]
+        taps, table = np.insert(taps, 0, 0, 1), np.insert(table, 0, 0, 1)
+    tables = (np.array(v, np.int64) for v in (lengths, counts, steps))
+    return (*tables, np.ascontiguousarray(taps), np.ascontiguousarray(table))
+
+
+class WeightPlan(NamedTuple):
+    """How to sum a gradient of the weights: blocks of positions, and chunks of channels and taps."""
+
+    lengths: Array
+    counts: Array
+    steps: Array
+    strides: Array
+    slab: Slab
+    chunks: Array
+    taps: list[tuple[int, int]]
+    table: Array
+    rows: int
+    cells: Array
+    window_counts: Array
+    window_strides: Array
+
+
+@lru_cache(maxsize=1024)
+def weight_plan(
+    phase: Phase, strides: Strides, items: int, groups: int, channels: int, size: int, spare: int
+) -> WeightPlan:
+    """Blocks of some 256 positions; `spare` is the most rows that a kernel reads beyond a chunk."""
+    lengths, counts, steps, taps, table = _merge(phase, strides)
+    high, wide = int(counts[-2]), int(counts[-1])
+    blocks = (min(high, max(1, 256 // wide)), min(wide, 512))
+    found = slab(counts, steps, taps, items, blocks)
+    depth = min(max(-(-channels * len(taps) * groups // UNITS), 24), 128)
+    channel_chunk, tap_chunk = chunked(channels, len(taps), depth)
+    area, cells = len(found.planes) * int(found.shape[0] * found.shape[1]), _cells(found)
+    chunks, parts, rows = [], [], []
+    for c in range(0, channels, channel_chunk):
+        for t in range(0, len(taps), tap_chunk):
+            last, stop = min(channels, c + channel_chunk), min(len(taps), t + tap_chunk)
+            chunks.append((c, last, (last - c) * (stop - t)))
+            parts.append((t, stop))
+            rows.append(np.add.outer(np.arange(last - c) * area, cells[t:stop]).ravel() * size)
+    deepest = channel_chunk * tap_chunk
+    offsets = np.zeros((len(rows), deepest + spare), np.int64)
+    for line, row in zip(offsets, rows, strict=True):
+        line[: len(row)] = row
+    return WeightPlan(
+        lengths, counts, steps, table, found, np.array(chunks), parts, offsets, deepest + spare,
+        cells * size, *_flat(counts, table[1]),
+    )  # fmt: skip
+
+
+def _flat(counts: Array, strides: Array) -> tuple[Array, Array]:
+    """Axes that lie in memory one after the other, as one: runs along them are longer."""
+    lengths, steps = [int(counts[-1])], [int(strides[-1])]
+    for n, stride in zip(counts[-2::-1], strides[-2::-1], strict=True):
+        if n == 1 or stride == lengths[0] * steps[0]:
+            lengths[0] *= int(n)
+        else:
+            lengths.insert(0, int(n))
+            steps.insert(0, int(stride))
+    return np.array(lengths), np.array(steps)

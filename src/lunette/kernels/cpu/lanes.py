@@ -1,0 +1,381 @@
+"""Vectors of 64 bytes: the kernels say which elements go side by side, and every tail is a mask.
+
+`Lanes(work)` has the loads, stores and arithmetic of one element type, as functions for compiled
+code. Nothing is left to the optimiser's guess, so a kernel's speed and its bits are the same for
+every length, offset and alignment. Lanes that a mask leaves out are never read nor written.
+"""
+
+# Numba types the kernels, not mypy.
+# mypy: disable-error-code="no-untyped-def,no-untyped-call,no-any-return"
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.core.datamodel import models
+from numba.extending import intrinsic, register_model
+
+__all__ = ["WIDTH", "Lanes", "lanes"]
+
+WIDTH = 64
+"""Bytes of a vector of the arithmetic's type."""
+
+
+class Vector(types.Type):  # type: ignore[misc]
+    """`count` elements side by side, in one register or a few."""
+
+    def __init__(self, element: Any, count: int) -> None:
+        self.element, self.count = element, count
+        super().__init__(name=f"Vector({element}, {count})")
+
+
+@register_model(Vector)
+class VectorModel(models.PrimitiveModel):  # type: ignore[misc]
+    """A vector is held as the machine's own."""
+
+    def __init__(self, manager: Any, vector: Vector) -> None:
+        element = manager.lookup(vector.element).get_value_type()
+        super().__init__(manager, vector, ir.VectorType(element, vector.count))
+
+
+class Lanes(NamedTuple):
+    """The vector operations of one codec.
+
+    `load(p, i)` reads elements `i, i+1, …`; `load_part(p, i, low, high, fill)` those of lanes
+    low … high, and fills the others; `load_step(p, i, step, low, high, fill)` elements
+    `i, i + step, …`; `evens` and `odds` unzip two vectors, `zip_low` and `zip_high` join them.
+    """
+
+    count: int
+    load: Any
+    load_part: Any
+    load_step: Any
+    store: Any
+    store_part: Any
+    store_step: Any
+    spread: Any
+    evens: Any
+    odds: Any
+    zip_low: Any
+    zip_high: Any
+    add: Any
+    multiply: Any
+    divide: Any
+    larger: Any
+    larger_from: Any
+
+
+@cache
+def lanes(memory: Any, work: Any, half: str) -> Lanes:
+    """The operations on `work`, loading from and storing to `memory`; `half` names a half type."""
+    count = WIDTH // (work.bitwidth // 8)
+    vector = Vector(work, count)
+    signed = getattr(work, "signed", True)
+    real = isinstance(work, types.Float)
+
+    def widen(context: Any, builder: Any, raw: Any) -> Any:
+        to = context.get_value_type(vector)
+        if half:
+            return _widen(builder, raw, half)
+        if memory == work:
+            return raw
+        if isinstance(memory, types.Float):
+            return builder.fpext(raw, to) if memory.bitwidth < work.bitwidth else raw
+        convert = builder.sitofp if memory.signed else builder.uitofp
+        return convert(raw, to)
+
+    def narrow(builder: Any, value: Any) -> Any:
+        return _narrow(builder, value, half) if half else value
+
+    def place(context: Any, builder: Any, p: Any, i: Any) -> Any:
+        """The address of element `i` of a pointer."""
+        return builder.gep(p, [i])
+
+    def raw_type(context: Any) -> Any:
+        return ir.VectorType(context.get_value_type(memory), count)
+
+    align = memory.bitwidth // 8
+    kept = memory if half else work  # integers computed as reals are kept as reals
+    kept_align = kept.bitwidth // 8
+
+    def kept_type(context: Any) -> Any:
+        return ir.VectorType(context.get_value_type(kept), count)
+
+    def _raw_fill(context: Any, builder: Any, fill: Any) -> Any:
+        return _spread(builder, narrow_scalar(builder, fill), raw_type(context))
+
+    def narrow_scalar(builder: Any, value: Any) -> Any:
+        if not half:
+            if memory == work:
+                return value
+            return ir.Constant(ir.IntType(memory.bitwidth), 0)  # integers as reals: only 0 fills
+        one = builder.insert_element(
+            ir.Constant(ir.VectorType(value.type, 1), ir.Undefined), value, _i32(0)
+        )
+        return builder.extract_element(_narrow(builder, one, half), _i32(0))
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def load(context: Any, p: Any, i: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            at = place(context, builder, *arguments)
+            at = builder.bitcast(at, raw_type(context).as_pointer())
+            return widen(context, builder, builder.load(at, align=align))
+
+        return vector(p, i), generate
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def load_part(context: Any, p: Any, i: Any, low: Any, high: Any, fill: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            p, i, low, high, fill = arguments
+            raw = raw_type(context)
+            at = builder.bitcast(place(context, builder, p, i), raw.as_pointer())
+            mask = _mask(builder, low, high, count)
+            name = f"llvm.masked.load.v{count}{_suffix(raw.element)}.p0"
+            kind = ir.FunctionType(raw, [raw.as_pointer(), ir.IntType(32), mask.type, raw])
+            function = cgutils.get_or_insert_function(builder.module, kind, name)
+            rest = _raw_fill(context, builder, fill)
+            return widen(context, builder, builder.call(function, [at, _i32(align), mask, rest]))
+
+        return vector(p, types.int64, types.int64, types.int64, work), generate
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def load_step(context: Any, p: Any, i: Any, step: Any, low: Any, high: Any, fill: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            p, i, step, low, high, fill = arguments
+            raw = raw_type(context)
+            at = _places(builder, p, i, step, count, align)
+            mask = _mask(builder, low, high, count)
+            name = f"llvm.masked.gather.v{count}{_suffix(raw.element)}.v{count}p0"
+            kind = ir.FunctionType(raw, [at.type, ir.IntType(32), mask.type, raw])
+            function = cgutils.get_or_insert_function(builder.module, kind, name)
+            rest = _raw_fill(context, builder, fill)
+            return widen(context, builder, builder.call(function, [at, _i32(align), mask, rest]))
+
+        whole = types.int64
+        return vector(p, whole, whole, whole, whole, work), generate
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def store(context: Any, p: Any, i: Any, value: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            p, i, value = arguments
+            at = builder.bitcast(place(context, builder, p, i), kept_type(context).as_pointer())
+            builder.store(narrow(builder, value), at, align=kept_align)
+            return context.get_dummy_value()
+
+        return types.void(p, i, value), generate
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def store_part(context: Any, p: Any, i: Any, value: Any, high: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            p, i, value, high = arguments
+            raw = kept_type(context)
+            at = builder.bitcast(place(context, builder, p, i), raw.as_pointer())
+            mask = _mask(builder, ir.Constant(ir.IntType(64), 0), high, count)
+            name = f"llvm.masked.store.v{count}{_suffix(raw.element)}.p0"
+            kind = ir.FunctionType(
+                ir.VoidType(), [raw, raw.as_pointer(), ir.IntType(32), mask.type]
+            )
+            function = cgutils.get_or_insert_function(builder.module, kind, name)
+            builder.call(function, [narrow(builder, value), at, _i32(kept_align), mask])
+            return context.get_dummy_value()
+
+        return types.void(p, types.int64, value, types.int64), generate
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def store_step(context: Any, p: Any, i: Any, step: Any, value: Any, high: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            p, i, step, value, high = arguments
+            raw = kept_type(context)
+            at = _places(builder, p, i, step, count, kept_align)
+            mask = _mask(builder, ir.Constant(ir.IntType(64), 0), high, count)
+            name = f"llvm.masked.scatter.v{count}{_suffix(raw.element)}.v{count}p0"
+            kind = ir.FunctionType(ir.VoidType(), [raw, at.type, ir.IntType(32), mask.type])
+            function = cgutils.get_or_insert_function(builder.module, kind, name)
+            builder.call(function, [narrow(builder, value), at, _i32(kept_align), mask])
+            return context.get_dummy_value()
+
+        return types.void(p, types.int64, types.int64, value, types.int64), generate
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def spread(context: Any, value: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            return _spread(builder, arguments[0], context.get_value_type(vector))
+
+        return vector(work), generate
+
+    def shuffle(order: list[int]) -> Any:
+        @intrinsic  # type: ignore[untyped-decorator]
+        def unzip(context: Any, a: Any, b: Any) -> Any:
+            def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+                mask = ir.Constant(ir.VectorType(ir.IntType(32), count), order)
+                return builder.shuffle_vector(*arguments, mask)
+
+            return vector(a, b), generate
+
+        return unzip
+
+    def arithmetic(on_reals: str, on_integers: str) -> Any:
+        @intrinsic  # type: ignore[untyped-decorator]
+        def operation(context: Any, a: Any, b: Any) -> Any:
+            def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+                return getattr(builder, on_reals if real else on_integers)(*arguments)
+
+            return vector(a, b), generate
+
+        return operation
+
+    def take(builder: Any, best: Any, value: Any) -> Any:
+        if not real:
+            compare = builder.icmp_signed if signed else builder.icmp_unsigned
+            return compare(">", value, best)
+        # Larger, or unordered while `best` is a number: then `value` is the first NaN.
+        beats = builder.fcmp_unordered("<", best, value)
+        return builder.and_(beats, builder.fcmp_ordered("ord", best, best))
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def larger(context: Any, best: Any, value: Any) -> Any:
+        """The larger of each pair; `best` of equals, and the first NaN."""
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            return builder.select(take(builder, *arguments), arguments[1], arguments[0])
+
+        return vector(best, value), generate
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def larger_from(context: Any, best: Any, value: Any, mark: Any, other: Any) -> Any:
+        """`other` where `value` beats `best`, `mark` elsewhere: vectors of marks."""
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            best, value, mark, other = arguments
+            return builder.select(take(builder, best, value), other, mark)
+
+        return mark(best, value, mark, other), generate
+
+    evens, odds = list(range(0, 2 * count, 2)), list(range(1, 2 * count, 2))
+    joined = [i // 2 + count * (i % 2) for i in range(2 * count)]
+    return Lanes(
+        count,
+        load,
+        load_part,
+        load_step,
+        store,
+        store_part,
+        store_step,
+        spread,
+        shuffle(evens),
+        shuffle(odds),
+        shuffle(joined[:count]),
+        shuffle(joined[count:]),
+        arithmetic("fadd", "add"),
+        arithmetic("fmul", "mul"),
+        arithmetic("fdiv", "sdiv"),
+        larger,
+        larger_from,
+    )
+
+
+# -- pieces of machine code --
+
+
+def _i32(n: int) -> Any:
+    return ir.Constant(ir.IntType(32), n)
+
+
+def _suffix(element: Any) -> str:
+    if isinstance(element, ir.FloatType):
+        return "f32"
+    return "f64" if isinstance(element, ir.DoubleType) else f"i{element.width}"
+
+
+def _spread(builder: Any, value: Any, vector: Any) -> Any:
+    one = builder.insert_element(ir.Constant(vector, ir.Undefined), value, _i32(0))
+    order = ir.Constant(ir.VectorType(ir.IntType(32), vector.count), [0] * vector.count)
+    return builder.shuffle_vector(one, ir.Constant(vector, ir.Undefined), order)
+
+
+def _numbers(count: int) -> Any:
+    return ir.Constant(ir.VectorType(ir.IntType(64), count), list(range(count)))
+
+
+def _mask(builder: Any, low: Any, high: Any, count: int) -> Any:
+    """Lanes low … high. Lane numbers are compared in 32 bits: the bounds fit after clamping."""
+    lane = ir.IntType(32)
+    numbers = ir.Constant(ir.VectorType(lane, count), list(range(count)))
+    low, high = (_spread(builder, builder.trunc(v, lane), numbers.type) for v in (low, high))
+    above = builder.icmp_signed(">=", numbers, low)
+    return builder.and_(above, builder.icmp_signed("<", numbers, high))
+
+
+def _places(builder: Any, p: Any, i: Any, step: Any, count: int, size: int) -> Any:
+    """Addresses of elements i, i + step, … of `size` bytes each."""
+    whole = ir.VectorType(ir.IntType(64), count)
+    bytes_apart = builder.mul(step, ir.Constant(ir.IntType(64), size))
+    offsets = builder.mul(_numbers(count), _spread(builder, bytes_apart, whole))
+    first = _spread(builder, builder.ptrtoint(builder.gep(p, [i]), ir.IntType(64)), whole)
+    return builder.inttoptr(builder.add(first, offsets), ir.VectorType(p.type, count))
+
+
+def _constants(pattern: int, vector: Any) -> Any:
+    return ir.Constant(vector, [pattern] * vector.count)
+
+
+def _integers(value: Any, width: int) -> Any:
+    return ir.VectorType(ir.IntType(width), value.type.count)
+
+
+def _widen(builder: Any, raw: Any, half: str) -> Any:
+    """Half patterns as float32: the steps of `halves`, on vectors."""
+    wide, single = _integers(raw, 32), ir.VectorType(ir.FloatType(), raw.type.count)
+    h = builder.zext(raw, wide)
+    if half == "bfloat16":
+        return builder.bitcast(builder.shl(h, _constants(16, wide)), single)
+    magnitude = builder.shl(builder.and_(h, _constants(0x7FFF, wide)), _constants(13, wide))
+    scale = ir.Constant(single, [float(np.float32(2.0**112))] * raw.type.count)
+    scaled = builder.bitcast(builder.fmul(builder.bitcast(magnitude, single), scale), wide)
+    exponent = builder.and_(h, _constants(0x7C00, wide))
+    special = builder.icmp_unsigned("==", exponent, _constants(0x7C00, wide))
+    infinite = builder.or_(magnitude, _constants(0x7F800000, wide))
+    sign = builder.shl(builder.and_(h, _constants(0x8000, wide)), _constants(16, wide))
+    pattern = builder.or_(builder.select(special, infinite, scaled), sign)
+    return builder.bitcast(pattern, single)
+
+
+def _narrow(builder: Any, value: Any, half: str) -> Any:
+    """float32 rounded to half patterns: the steps of `halves`, on vectors."""
+    wide, narrow = _integers(value, 32), _integers(value, 16)
+    single = value.type
+
+    def constant(n: int) -> Any:
+        return _constants(n, wide)
+
+    b = builder.bitcast(value, wide)
+    sign = builder.and_(builder.lshr(b, constant(16)), constant(0x8000))
+    nan = builder.fcmp_unordered("uno", value, value)
+    if half == "bfloat16":
+        odd = builder.and_(builder.lshr(b, constant(16)), constant(1))
+        rounded = builder.add(builder.add(b, constant(0x7FFF)), odd)
+        rounded = builder.lshr(rounded, constant(16))
+        return builder.trunc(
+            builder.select(nan, builder.or_(sign, constant(0x7FC0)), rounded), narrow
+        )
+    magnitude = builder.and_(b, constant(0x7FFFFFFF))
+    odd = builder.and_(builder.lshr(magnitude, constant(13)), constant(1))
+    normal = builder.add(builder.sub(magnitude, constant((112 << 23) - 0xFFF)), odd)
+    normal = builder.lshr(normal, constant(13))
+    half_one = ir.Constant(single, [0.5] * single.count)
+    shifted = builder.bitcast(builder.fadd(builder.bitcast(magnitude, single), half_one), wide)
+    subnormal = builder.sub(shifted, constant(126 << 23))
+    small = builder.icmp_unsigned("<", magnitude, constant(113 << 23))
+    result = builder.select(small, subnormal, normal)
+    large = builder.icmp_unsigned(">=", magnitude, constant(143 << 23))
+    result = builder.select(large, constant(0x7C00), result)
+    payload = builder.and_(builder.lshr(magnitude, constant(13)), constant(0x3FF))
+    empty = builder.icmp_unsigned("==", payload, constant(0))
+    payload = builder.select(empty, constant(1), payload)
+    result = builder.select(nan, builder.or_(payload, constant(0x7C00)), result)
+    return builder.trunc(builder.or_(result, sign), narrow)

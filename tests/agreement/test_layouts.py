@@ -1,0 +1,106 @@
+"""The same bits from any memory layout, and from batches of length zero."""
+
+import numpy as np
+import pytest
+
+import lunette as ln
+from cases import values
+from cases.agreement import TIES, differing_bits, direction, run
+
+OPS = (
+    *(ln.MaxPool((3, 2), stride=(2, 1), padding=((1, 0), (0, 1)), ties=t) for t in TIES),
+    ln.MaxPool((3,), stride=1, padding=1),
+    ln.MaxPool((9, 9), stride=1, padding=4),
+    ln.AvgPool((2, 2)),
+    ln.AvgPool((3, 3), stride=2, padding=1, count_include_pad=False),
+    ln.AvgPool((25,), stride=1, padding=12),
+    ln.SmoothMaxPool((3, 3), 1.5, stride=2, padding=1),
+    ln.AdaptiveMaxPool((3, 4)),
+    ln.AdaptiveAvgPool((3, 4)),
+    ln.GlobalAvgPool(2),
+    ln.GlobalMaxPool(3, keepdims=False),
+)
+SHAPE = (2, 3, 8, 19)
+
+
+def check_same(op, verb, x, along, expected, backend, what):
+    actual = run(op, verb, x, along, backend)
+    if verb != "forward_with_indices":
+        actual, expected = (actual,), (expected,)
+    for a, e in zip(actual, expected, strict=True):
+        assert not differing_bits(a, e), (what, op, verb)
+
+
+def verbs_of(op, dtype):
+    indices = ["forward_with_indices"] * isinstance(op.reduction, ln.Max)
+    return ["forward", *indices, *(["jvp", "vjp"] * (dtype in values.FLOATS))]
+
+
+@pytest.mark.parametrize("op", OPS, ids=repr)
+def test_any_memory_layout_gives_the_same_bits(backend, op):
+    for dtype in ("float32", "float16", "float64", "uint8"):
+        x = values.filled("random", SHAPE, dtype)
+        for verb in verbs_of(op, dtype):
+            shape = op.out_shape(SHAPE) if verb == "vjp" else SHAPE
+            along = None if verb.startswith("forward") else direction(shape, x.dtype)
+            expected = run(op, verb, x, along, backend)
+            for name, view in values.layouts(x):
+                check_same(op, verb, view, along, expected, backend, name)
+            if along is not None:
+                for name, view in values.layouts(along):
+                    check_same(op, verb, x, view, expected, backend, f"direction {name}")
+
+
+@pytest.mark.parametrize("op", OPS, ids=repr)
+def test_broadcast_views_give_the_same_bits(backend, op):
+    x = values.filled("random", SHAPE, "float32")
+    for name, view in values.broadcasts(x):
+        for verb in verbs_of(op, "float32"):
+            shape = op.out_shape(view.shape) if verb == "vjp" else view.shape
+            along = None if verb.startswith("forward") else direction(shape, x.dtype)
+            expected = run(op, verb, view.copy(), along, backend)
+            check_same(op, verb, view, along, expected, backend, name)
+    grad = np.broadcast_to(np.float32(0.1), op.out_shape(SHAPE))
+    expected = run(op, "vjp", x, grad.copy(), backend)
+    check_same(op, "vjp", x, grad, expected, backend, "a gradient that is one number")
+
+
+@pytest.mark.parametrize("op", OPS, ids=repr)
+def test_results_are_new_writable_arrays_and_inputs_stay_as_they_are(backend, op):
+    x = values.filled("random", SHAPE, "float32")
+    before = x.tobytes()
+    for verb in verbs_of(op, "float32"):
+        shape = op.out_shape(SHAPE) if verb == "vjp" else SHAPE
+        along = None if verb.startswith("forward") else direction(shape, x.dtype)
+        results = run(op, verb, x, along, backend)
+        for y in results if isinstance(results, tuple) else (results,):
+            assert y.flags.writeable and not np.shares_memory(y, x)
+            y[...] = 0
+        assert x.tobytes() == before
+
+
+@pytest.mark.parametrize("op", OPS, ids=repr)
+def test_zero_length_batches(backend, op):
+    batch_axes = range(len(SHAPE) - op.rank)
+    for empty in batch_axes:
+        shape = tuple(0 if axis == empty else n for axis, n in enumerate(SHAPE))
+        check_empty(backend, op, shape)
+
+
+def check_empty(backend, op, shape):
+    for dtype in ("float32", "int16"):
+        x = np.zeros(shape, dtype)
+        for verb in verbs_of(op, dtype):
+            out = op.out_shape(shape) if verb == "vjp" else shape
+            along = None if verb.startswith("forward") else np.zeros(out, dtype)
+            results = run(op, verb, x, along, backend)
+            expected = shape if verb == "vjp" else op.out_shape(shape)
+            for y in results if isinstance(results, tuple) else (results,):
+                assert y.shape == expected and y.size == 0
+
+
+def test_other_byte_order_gives_native_results(backend):
+    x = values.filled("random", SHAPE, "float32")
+    op = ln.MaxPool((2, 2))
+    swapped = x.astype(x.dtype.newbyteorder())
+    assert not differing_bits(run(op, "forward", swapped, None, backend), run(op, "forward", x))

@@ -1,0 +1,199 @@
+"""Max, bit for bit: values, indices, jvp and vjp under the three tie rules."""
+
+from functools import lru_cache
+
+import numpy as np
+import pytest
+
+from cases import geometries, values
+from cases.agreement import TIES, Specification, max_disagreements, run
+from cases.workloads import WORKLOADS, dtype_named
+from lunette.regions import Adaptive, Global, Sliding
+
+
+@lru_cache(maxsize=256)
+def batch_of_kinds(lengths, dtype, seed):
+    """One row of the batch for each kind of value that the dtype has."""
+    kinds = values.kinds_of(dtype)
+    return np.stack([values.filled(kind, lengths, dtype, seed) for kind in kinds])
+
+
+def check(backend, geometry, dtype, seed, **options):
+    lengths, regions = geometry
+    x = batch_of_kinds(lengths, dtype, seed % 5)
+    assert not max_disagreements(regions, x, backend=backend, seed=seed, **options)
+
+
+# -- the specification itself, on a sample --
+
+
+@pytest.mark.parametrize("dtype", values.FLOATS)
+def test_specification(backend, dtype):
+    picked = [
+        *geometries.sampled(geometries.one_axis(), every=600),
+        *geometries.boxes(2, 3),
+        *geometries.boxes(3, 1),
+    ]
+    for seed, geometry in enumerate(picked):
+        check(backend, geometry, dtype, seed, reference=Specification)
+
+
+# -- every small geometry --
+
+
+def test_every_small_geometry_along_one_axis(backend):
+    for seed, geometry in enumerate(geometries.one_axis()):
+        # Tie rules take turns; every geometry meets all three in the long sweep.
+        check(backend, geometry, "float32", seed, ties=(TIES[seed % 3],))
+
+
+@pytest.mark.parametrize("dtype", [d for d in values.DTYPES if d != "float32"])
+def test_small_geometries_along_one_axis_for_every_dtype(backend, dtype):
+    for seed, geometry in enumerate(geometries.sampled(geometries.one_axis(), every=60)):
+        check(backend, geometry, dtype, seed)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("dtype", values.DTYPES)
+def test_every_small_geometry_for_every_dtype(backend, dtype):
+    for seed, geometry in enumerate(geometries.one_axis()):
+        check(backend, geometry, dtype, seed)
+
+
+@pytest.mark.parametrize("ndim", [2, 3, 4])
+def test_products_of_geometries(backend, ndim):
+    for seed, geometry in enumerate(geometries.boxes(ndim, {2: 120, 3: 50, 4: 25}[ndim])):
+        check(backend, geometry, "float32", seed)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("ndim", [2, 3, 4, 5])
+@pytest.mark.parametrize("dtype", values.DTYPES)
+def test_many_products_of_geometries(backend, ndim, dtype):
+    for seed, geometry in enumerate(geometries.boxes(ndim, 1200 // ndim**2, seed=1)):
+        check(backend, geometry, dtype, seed)
+
+
+def test_every_small_adaptive_and_global_region(backend):
+    for seed, geometry in enumerate([*geometries.adaptive(), *geometries.global_()]):
+        check(backend, geometry, "float32", seed)
+
+
+def test_no_batch_axis_and_many(backend):
+    region = Sliding(3, 2, (1, 2))
+    for shape in [(11,), (1, 11), (2, 1, 3, 11), (2, 1, 1, 2, 11)]:
+        x = values.filled("nans", shape, "float32")
+        assert not max_disagreements((region,), x, backend=backend)
+
+
+# -- special values at every position and length --
+
+SWEPT = (
+    ("k2s2", Sliding(2, 2, 0, 1, True)),
+    ("k3s1p1", Sliding(3, 1, 1)),
+    ("k3s2p1", Sliding(3, 2, 1)),
+    ("k3s3d2p2", Sliding(3, 3, (2, 1), 2, True)),
+    ("k9s1p4", Sliding(9, 1, 4)),
+    ("k33s1p16", Sliding(33, 1, 16)),
+    ("adaptive", Adaptive(5)),
+    ("global", Global()),
+)
+# Lengths around the widths of vector registers; the long sweep takes them all.
+AROUND_VECTORS = (1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 47, 63, 64, 65, 70)
+
+
+def lengths_of(region, lengths):
+    """Those lengths that hold at least one window."""
+    return [n for n in lengths if not isinstance(region, Sliding) or fits(region, n)]
+
+
+def fits(region, n):
+    return region.extent <= n + sum(region.margins(n))
+
+
+def swept_rows(n, dtype):
+    """Every special value at every position, before a background of ties."""
+    background = values.filled("ties", (n,), dtype, seed=n)
+    rows = [values.at_every_position(background, special) for special in values.specials_of(dtype)]
+    if dtype in values.FLOATS:
+        # A special value that is the largest of its window: nothing above it anywhere.
+        low = np.full(n, -np.inf, dtype_named(dtype))
+        rows += [values.at_every_position(low, special) for special in (np.nan, -0.0, -np.inf)]
+        zeros = np.zeros(n, dtype_named(dtype))
+        rows += [values.at_every_position(zeros, -0.0), values.at_every_position(-zeros, 0.0)]
+    return np.concatenate(rows)
+
+
+@pytest.mark.parametrize("region", [r for _, r in SWEPT], ids=[name for name, _ in SWEPT])
+def test_forward_at_every_length_and_position(backend, region):
+    for n in lengths_of(region, range(1, 71)):
+        x = swept_rows(n, "float32")
+        verbs = ("forward", "forward_with_indices")
+        assert not max_disagreements((region,), x, backend=backend, verbs=verbs), n
+
+
+@pytest.mark.parametrize("region", [r for _, r in SWEPT], ids=[name for name, _ in SWEPT])
+def test_derivatives_around_vector_widths(backend, region):
+    for n in lengths_of(region, AROUND_VECTORS):
+        x = swept_rows(n, "float32")[:: max(1, n // 8)]
+        assert not max_disagreements((region,), x, backend=backend, verbs=("jvp", "vjp")), n
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float16", "bfloat16", "int8", "uint64"])
+def test_other_dtypes_around_vector_widths(backend, dtype):
+    for n in (1, 2, 3, 7, 8, 9, 16, 17, 31, 32, 33, 63, 64, 65, 70):
+        x = swept_rows(n, dtype)
+        for region in (Sliding(3, 1, 1), Sliding(3, 2, 1)):
+            verbs = ("forward", "forward_with_indices")
+            assert not max_disagreements((region,), x, backend=backend, verbs=verbs), n
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("dtype", values.DTYPES)
+@pytest.mark.parametrize("region", [r for _, r in SWEPT], ids=[name for name, _ in SWEPT])
+def test_every_verb_at_every_length_and_position(backend, region, dtype):
+    for n in lengths_of(region, range(1, 71)):
+        x = swept_rows(n, dtype)
+        assert not max_disagreements((region,), x, backend=backend), n
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 8, 9])
+def test_special_values_down_the_other_axis(backend, rows):
+    """The axis before the last is reduced row by row: its specials meet other code."""
+    region = Sliding(3, 2, 1), Sliding(3, 2, 1)
+    for columns in (1, 5, 16, 19):
+        background = values.filled("ties", (rows, columns), "float32", seed=columns)
+        for special in values.specials_of("float32"):
+            x = values.at_every_position(background, special)
+            assert not max_disagreements(region, x, backend=backend, ties=("first", "split"))
+
+
+# -- workloads --
+
+
+@pytest.mark.parametrize(
+    "workload",
+    [w for w in WORKLOADS if w.name.startswith(("max", "adaptive max", "global max"))],
+    ids=lambda w: w.name,
+)
+def test_small_twins_of_the_workloads(backend, workload):
+    twin = workload.twin
+    assert not max_disagreements(twin.op.regions, twin.array(), backend=backend)
+
+
+@pytest.mark.parametrize("ties", ["first", "all", "split"])
+def test_infinite_and_nan_gradients_reach_their_cells(backend, ties):
+    """A gradient of inf or NaN goes to the winners alone; 0·inf must not reach the others."""
+    from cases import oracle
+    from cases.agreement import differing_bits, pool
+    from lunette.reductions import Max
+
+    op = pool((Sliding(3, 2, 1), Sliding(3, 1, 1)), Max(ties))
+    x = values.filled("ties", (2, 6, 20), "float32")
+    for special in (np.inf, -np.inf, np.nan):
+        grad = np.ones(op.out_shape(x.shape), np.float32)
+        grad[:, 1, 4] = special
+        dx = np.ones_like(x)
+        dx[:, 2, 7] = special
+        assert not differing_bits(run(op, "vjp", x, grad, backend), oracle.vjp(op, x, grad), True)
+        assert not differing_bits(run(op, "jvp", x, dx, backend), oracle.jvp(op, x, dx), True)

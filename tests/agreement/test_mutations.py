@@ -1,0 +1,53 @@
+"""The agreement checks notice every kernel that is made wrong on purpose."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import mutants
+import pytest
+
+BATCHES = 4
+NUMBERS = range(len(mutants.MUTATIONS))
+
+
+def outcomes(arguments):
+    """What became of each mutation or check, by its number or name."""
+    finished = subprocess.run(
+        [sys.executable, mutants.__file__, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+        cwd=Path(mutants.__file__).parent,
+        env={k: v for k, v in os.environ.items() if k != "PYTHONPATH"},
+    )
+    assert finished.returncode == 0, finished.stderr
+    return dict(json.loads(line) for line in finished.stdout.splitlines())
+
+
+def test_there_are_enough_mutations_and_each_still_has_its_line():
+    assert len(mutants.MUTATIONS) >= 20
+    assert len({m.what for m in mutants.MUTATIONS}) == len(mutants.MUTATIONS)
+    for mutation in mutants.MUTATIONS:
+        assert mutants.source(mutation) != (mutants.PACKAGE / mutation.file).read_text()
+
+
+def test_kernels_as_they_are_pass_the_checks():
+    """Otherwise a check that always fails would seem to notice everything."""
+    found = outcomes(sorted({m.check for m in mutants.MUTATIONS}))
+    assert set(found.values()) == {"agreed"}, found
+
+
+@pytest.mark.parametrize("batch", range(BATCHES))
+def test_every_mutation_is_noticed(batch):
+    numbers = NUMBERS[batch::BATCHES]
+    found = outcomes(numbers)
+    missed = {
+        mutants.MUTATIONS[number].what: found[str(number)]
+        for number in numbers
+        if not found[str(number)].startswith("disagreed")
+    }
+    assert not missed

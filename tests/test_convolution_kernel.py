@@ -1,0 +1,334 @@
+"""Convolution on the CPU: within its bound of the exact value, and the same bits every way."""
+
+import math
+import subprocess
+import sys
+import threading
+from collections import defaultdict
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import lunette as ln
+from lunette.kernels import threads
+from lunette.kernels.cpu import geometry
+from lunette.spec import convolution as meaning
+
+FLOATS = [np.float16, ml_dtypes.bfloat16, np.float32, np.float64]
+CASES = [
+    (ln.Conv((3, 3), padding=1), (2, 5, 6, 7), (9, 5, 3, 3)),
+    (ln.Conv((3, 2), (2, 3), ((1, 0), (3, 2)), (1, 2), 2), (2, 4, 6, 9), (6, 2, 3, 2)),
+    (ln.Conv((1, 1)), (3, 4, 5, 6), (20, 4, 1, 1)),
+    (ln.Conv((5,), 2, "same"), (2, 3, 71), (4, 3, 5)),
+    (ln.Conv((3, 1), padding=((2, 0), (0, 0))), (2, 3, 5, 6), (17, 3, 3, 1)),
+    (ln.Conv((2, 1, 2, 1), padding=1), (2, 2, 2, 3, 2, 3), (3, 2, 2, 1, 2, 1)),
+    (ln.Conv((3, 3), padding=1, groups=6), (2, 6, 4, 50), (6, 1, 3, 3)),
+    (ln.Conv((2, 2), 3), (2, 7, 7), (20, 2, 2, 2)),
+    (ln.Conv((4, 4), 1, 3), (1, 1, 1, 1), (1, 1, 4, 4)),
+    (ln.ConvTranspose((3, 2), (2, 3), ((1, 0), (1, 2)), (1, 0), (1, 2), 2), (2, 4, 3, 5), (4, 3, 3, 2)),
+    (ln.ConvTranspose((2,), 1, 0, 2, 3), (1, 1, 2, 4), (2, 2, 2)),
+    (ln.ConvTranspose((1, 2), 3, 0, 1), (3, 2, 3), (3, 40, 1, 2)),
+    (ln.ConvTranspose((2, 2, 2), 2, 1, 1), (1, 3, 2, 3, 2), (3, 2, 2, 2, 2)),
+]  # fmt: skip
+
+
+def numbers(seed, shape, dtype):
+    """Numbers whose products of two are exact in float64: at most 26 bits."""
+    values = np.random.default_rng(seed).standard_normal(shape)
+    return (np.round(values * 2**20) / 2**20).astype(dtype)
+
+
+def problem(op, x_shape, weight_shape, dtype):
+    out_shape = op.out_shape(x_shape, weight_shape)
+    shapes = [x_shape, weight_shape, (out_shape[-op.rank - 1],)]
+    operands = tuple(numbers(i, s, dtype) for i, s in enumerate(shapes))
+    tangents = tuple(numbers(10 + i, s, dtype) for i, s in enumerate(shapes))
+    return operands, tangents, numbers(20, out_shape, dtype)
+
+
+def verbs(op, operands, tangents, grad, backend="cpu"):
+    return {
+        "forward": ln.forward(op, *operands, backend=backend),
+        "jvp": ln.jvp(op, operands, tangents, backend=backend),
+        **dict(
+            zip(
+                ("x", "weight", "bias"),
+                ln.vjp(op, operands, grad, backend=backend),
+                strict=True,
+            )
+        ),
+    }
+
+
+def terms(op, operands, tangents, grad):
+    """Every product of every verb, exact in float64, by place in the result."""
+    (x, w, b), (dx, dw, db) = (
+        [a.astype(np.float64) for a in group] for group in (operands, tangents)
+    )
+    gy = grad.astype(np.float64)
+    image, windows = (gy, x) if op.transposed else (x, gy)
+    products = {name: defaultdict(list) for name in ("forward", "jvp", "x", "weight", "bias")}
+    for window, cell, tap in meaning.walk(op, windows.shape, image.shape, w.shape):
+        if cell is None:
+            continue
+        here, there = (cell, window) if op.transposed else (window, cell)
+        products["forward"][here].append(x[there] * w[tap])
+        products["jvp"][here] += [dx[there] * w[tap], x[there] * dw[tap]]
+        products["x"][there].append(gy[here] * w[tap])
+        products["weight"][tap].append(gy[here] * x[there])
+    for place in np.ndindex(gy.shape):
+        channel = place[-op.rank - 1]
+        products["forward"][place].append(b[channel])
+        products["jvp"][place].append(db[channel])
+        products["bias"][(channel,)].append(gy[place])
+    return products
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=lambda d: np.dtype(d).name)
+@pytest.mark.parametrize("op, x_shape, weight_shape", CASES, ids=repr)
+def test_within_the_bound_of_the_exact_sum(op, x_shape, weight_shape, dtype):
+    """|error| ≤ γ_n Σ|x||w|, n the number of terms; half types add the one rounding at the end."""
+    given = problem(op, x_shape, weight_shape, dtype)
+    unit = np.finfo(np.float64 if dtype is np.float64 else np.float32).eps / 2
+    last = float(ml_dtypes.finfo(dtype).eps) / 2 if dtype in FLOATS[:2] else 0.0
+    results, exact = verbs(op, *given), terms(op, *given)
+    for name, result in results.items():
+        assert result.dtype == dtype
+        for place in np.ndindex(result.shape):
+            products = exact[name][place]
+            # n products and as many sums; the zeros of padding add nothing.
+            n = len(products) + 1
+            size = math.fsum(map(abs, products))
+            bound = n * unit / (1 - n * unit) * size
+            bound += last * (size + bound) + (2.0**-25 if dtype is np.float16 else 0.0)
+            error = abs(float(result[place]) - math.fsum(products))
+            assert error <= bound, (name, place, error, bound)
+
+
+def random_geometry(generator):
+    """A small convolution of any rank, with any arguments, and its shapes."""
+    while True:
+        rank = int(generator.integers(1, 5))
+
+        def draw(low, high, rank=rank):
+            return tuple(int(v) for v in generator.integers(low, high, rank))
+
+        kernel, stride, dilation = draw(1, 4), draw(1, 4), draw(1, 4)
+        padding = tuple(zip(draw(0, 3), draw(0, 3), strict=True))
+        groups, inner, outer = (int(v) for v in generator.integers(1, 4, 3))
+        batch = (2,) * int(generator.integers(0, 3))
+        x_shape = (*batch, groups * inner, *draw(1, 9 if rank < 3 else 4))
+        if generator.random() < 0.5:
+            op = ln.Conv(kernel, stride, padding, dilation, groups)
+            weight_shape = (groups * outer, inner, *kernel)
+        else:
+            extra = tuple(
+                int(generator.integers(max(s, d))) for s, d in zip(stride, dilation, strict=True)
+            )
+            op = ln.ConvTranspose(kernel, stride, padding, extra, dilation, groups)
+            weight_shape = (groups * inner, outer, *kernel)
+        try:
+            out_shape = op.out_shape(x_shape, weight_shape)
+        except ValueError:
+            continue
+        if math.prod(weight_shape) * max(math.prod(x_shape), math.prod(out_shape)) < 40_000:
+            return op, x_shape, weight_shape
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_agrees_with_the_specification_for_random_geometries(seed):
+    op, x_shape, weight_shape = random_geometry(np.random.default_rng(seed))
+    given = problem(op, x_shape, weight_shape, np.float64)
+    magnitudes = verbs(op, *(tuple(map(abs, g)) for g in given[:2]), abs(given[2]), "spec")
+    expected = verbs(op, *given, "spec")
+    for name, result in verbs(op, *given).items():
+        n = math.prod(weight_shape) + math.prod(given[2].shape) + 2
+        bound = 2 * n * 2.0**-53 * magnitudes[name]
+        assert (abs(result - expected[name]) <= bound).all(), (name, op, x_shape)
+
+
+# -- one fold, whatever the way --
+
+
+@pytest.fixture
+def way():
+    """Choose slabs or unfolded tiles wherever both can serve."""
+    usual = geometry.UNFOLD
+
+    def choose(unfold):
+        geometry.UNFOLD = unfold
+        geometry.plan.cache_clear()
+
+    yield choose
+    choose(usual)
+
+
+def same_bits(a, b):
+    kind = f"u{a.dtype.itemsize}"
+    return a.dtype == b.dtype and np.array_equal(
+        np.ascontiguousarray(a).view(kind), np.ascontiguousarray(b).view(kind)
+    )
+
+
+@pytest.mark.parametrize("op, x_shape, weight_shape", CASES, ids=repr)
+def test_slabs_and_unfolded_tiles_give_the_same_bits(op, x_shape, weight_shape, way):
+    given = problem(op, x_shape, weight_shape, np.float32)
+    way(1e9)
+    by_slabs = verbs(op, *given)
+    way(-1e9)
+    by_tiles = verbs(op, *given)
+    for name, value in by_slabs.items():
+        assert same_bits(value, by_tiles[name]), name
+
+
+def test_many_channels_and_positions_give_the_same_bits(way):
+    """Several chunks of channels, several panels and blocks of rows."""
+    op, x_shape, weight_shape = ln.Conv((3, 3), 1, 1), (2, 60, 20, 33), (20, 60, 3, 3)
+    given = problem(op, x_shape, weight_shape, np.float32)
+    way(1e9)
+    by_slabs = verbs(op, *given)
+    way(-1e9)
+    by_tiles = verbs(op, *given)
+    for name, value in by_slabs.items():
+        assert same_bits(value, by_tiles[name]), name
+    expected = np.stack(
+        [
+            sum(
+                np.einsum(
+                    "oc,chw->ohw",
+                    given[0][1][:, :, i, j].astype(np.float64),
+                    np.pad(image.astype(np.float64), ((0, 0), (1, 1), (1, 1)))[
+                        :, i : i + 20, j : j + 33
+                    ],
+                )
+                for i in range(3)
+                for j in range(3)
+            )
+            for image in given[0][0]
+        ]
+    ) + given[0][2].astype(np.float64).reshape(-1, 1, 1)
+    assert abs(by_tiles["forward"] - expected).max() < 541 * 2.0**-24 * 400
+
+
+def layouts(a):
+    """The same numbers in other places: Fortran order, reversed, every second, channels last."""
+    yield np.asfortranarray(a)
+    yield np.ascontiguousarray(a[..., ::-1])[..., ::-1]
+    wide = np.zeros((*a.shape[:-1], 2 * a.shape[-1]), a.dtype)
+    wide[..., ::2] = a
+    yield wide[..., ::2]
+    yield np.moveaxis(np.ascontiguousarray(np.moveaxis(a, 1, -1)), -1, 1)
+    odd = np.zeros(a.nbytes + 1, np.uint8)
+    place = odd[1:].view(a.dtype).reshape(a.shape)
+    place[...] = a
+    yield place
+
+
+@pytest.mark.parametrize("op, x_shape, weight_shape", [CASES[0], CASES[1], CASES[9]], ids=repr)
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+def test_any_layout_gives_the_same_bits(op, x_shape, weight_shape, dtype):
+    (x, w, b), tangents, grad = problem(op, x_shape, weight_shape, dtype)
+    expected = verbs(op, (x, w, b), tangents, grad)
+    for new_x, new_w, new_grad in zip(layouts(x), layouts(w), layouts(grad), strict=True):
+        result = verbs(op, (new_x, new_w, b), tangents, new_grad)
+        for name, value in expected.items():
+            assert same_bits(value, result[name]), name
+
+
+def test_any_number_of_threads_any_batch_and_any_run_give_the_same_bits():
+    op, x_shape, weight_shape = ln.Conv((3, 3), 2, 1), (6, 5, 17, 30), (9, 5, 3, 3)
+    given = problem(op, x_shape, weight_shape, np.float32)
+    expected = verbs(op, *given)
+    usual = threads.get_num_threads()
+    try:
+        for count in (1, 2, 5):
+            threads.set_num_threads(count)
+            for name, value in verbs(op, *given).items():
+                assert same_bits(value, expected[name]), (count, name)
+    finally:
+        threads.set_num_threads(usual)
+    (x, w, b), _, grad = given
+    for i in range(6):
+        assert same_bits(op(x[i], w, b), expected["forward"][i])
+        assert same_bits(op.vjp((x[i], w, b), grad[i])[0], expected["x"][i])
+    # Output rows 4 … 6 read input rows 7 … 13: a part of the image convolves as it does in the whole.
+    part = ln.Conv((3, 3), 2, ((0, 0), (1, 1)))(np.ascontiguousarray(x[:, :, 7:14]), w, b)
+    assert same_bits(part, expected["forward"][:, :, 4:7])
+
+
+def test_many_python_threads_at_once():
+    op, x_shape, weight_shape = ln.Conv((3, 3), 1, 1), (2, 8, 40, 40), (9, 8, 3, 3)
+    given = problem(op, x_shape, weight_shape, np.float32)
+    expected, wrong = verbs(op, *given), []
+
+    def work():
+        for _ in range(3):
+            result = verbs(op, *given)
+            wrong.extend(n for n, v in expected.items() if not same_bits(v, result[n]))
+
+    workers = [threading.Thread(target=work) for _ in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert not wrong
+
+
+# -- edges --
+
+
+@pytest.mark.parametrize("op, x_shape, weight_shape", CASES, ids=repr)
+@pytest.mark.parametrize("which", ["x", "weight", "grad"])
+def test_nan_and_infinity_go_where_the_specification_sends_them(op, x_shape, weight_shape, which):
+    operands, tangents, grad = problem(op, x_shape, weight_shape, np.float32)
+    target = {"x": operands[0], "weight": operands[1], "grad": grad}[which]
+    target.flat[0], target.flat[-1] = np.nan, np.inf
+    expected = verbs(op, operands, tangents, grad, "spec")
+    for name, value in verbs(op, operands, tangents, grad).items():
+        assert np.array_equal(np.isnan(value), np.isnan(expected[name])), name
+        infinite = np.isinf(value)
+        assert np.array_equal(infinite, np.isinf(expected[name])), name
+        assert np.array_equal(value[infinite], expected[name][infinite]), name
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=lambda d: np.dtype(d).name)
+def test_the_kernels_serve_every_verb(dtype):
+    x, w = np.ones((1, 4, 4), dtype), np.ones((1, 1, 2, 2), dtype)
+    for verb in ("forward", "jvp", "vjp"):
+        assert ln.backend_for(ln.Conv((2, 2)), x, w, verb=verb) == "cpu"
+
+
+SCRATCH = """
+import resource, sys
+import numpy as np
+import lunette as ln
+
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+op = ln.Conv((3, 3), 1, 1)
+small = np.ones((1, 8, 16, 16), np.float32)
+w = np.ones((8, 8, 3, 3), np.float32)
+op.vjp((small, w), op(small, w))
+x = np.ones((1, 8, 1024, 1024), np.float32)
+gy = np.ones_like(x)
+start = peak()
+y = op(x, w)
+forward = peak() - start - y.nbytes
+start = peak()
+op.vjp((x, w), gy)
+backward = peak() - start - x.nbytes
+print(forward, backward)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows does not report a peak this way")
+def test_scratch_memory_is_bounded():
+    """33 MB of image would unfold to 302 MB; the peak beyond the results stays within 40 MB."""
+    done = subprocess.run(
+        [sys.executable, "-c", SCRATCH], capture_output=True, text=True, check=True, timeout=300
+    )
+    forward, backward = map(int, done.stdout.split())
+    assert forward < 40e6, forward
+    assert backward < 40e6, backward
