@@ -58,10 +58,11 @@ BACKENDS: dict[str, Backend] = {"cpu": Backend("cpu", "lunette.kernels.cpu")}
 
 ADAPTERS: dict[str, str] = {
     "dask": "lunette.adapters.dask",
+    "xarray": "lunette.adapters.xarray",
 }
 """Array library → module with the same verbs, `forward(op, operands, backend)` and so on."""
 
-WITH_NUMPY = {"dask"}
+WITH_NUMPY = {"dask", "xarray"}
 """Libraries whose arrays may meet NumPy's in one call: a lazy image, say, and its weights."""
 
 
