@@ -63,6 +63,33 @@ def test_windows_match_the_definition_exhaustively():
             assert window.counted == counted
 
 
+def check_table(region, n):
+    outputs = region.out_length(n)
+    windows = [region.window(n, i) for i in range(outputs)]
+    assert region.table(n, 0, outputs).tolist() == [list(w) for w in windows]
+    assert region.table(n, outputs // 2, outputs).tolist() == [
+        list(w) for w in windows[outputs // 2 :]
+    ]
+
+
+def test_tables_hold_the_windows_exhaustively():
+    for n, region in sliding_geometries():
+        if fits(region, n):
+            check_table(region, n)
+    for n in range(1, 8):
+        check_table(Global(), n)
+        for m in range(1, 15):
+            check_table(Adaptive(m), n)
+    for part in (Sliding(3, 2, 1, 2).part(11, 1, 4), Adaptive(5).part(7, 2, 5)):
+        lo, hi = part.slab_range
+        check_table(part, hi - lo)
+
+
+def test_tables_of_sizes_past_int64_fall_back_to_python_integers():
+    huge = 10**18
+    assert Sliding(3, huge, huge, huge).table(5, 0, 1).tolist() == [[0, 1, huge, 3]]
+
+
 def test_every_part_reads_what_the_whole_reads():
     for n, region in sliding_geometries():
         outputs = fits(region, n)

@@ -83,6 +83,18 @@ def test_a_vjp_of_another_op_is_no_adjoint():
         check_adjoint(OP.jvp, ln.MaxPool((3,), stride=2, ties="all").vjp, OP)
 
 
+def test_a_convolution_is_checked_on_the_shapes_given():
+    op = ln.Conv((2,), stride=2, groups=2)
+    shapes = [((4, 5), (6, 2, 2), (6,)), ((2, 4, 4), (2, 2, 2))]
+    assert check_op(op, op, shapes=shapes, dtype=np.float32) == 12
+    assert check_op(op.vjp, op, verb="vjp", shapes=shapes) == 12
+    assert check_adjoint(op.jvp, op.vjp, op, shapes=shapes[1:]) == 3
+    with pytest.raises(AssertionError, match="forward of Conv"):
+        check_op(lambda x, w, *b: op(x, w[..., ::-1].copy(), *b), op, shapes=shapes)
+    with pytest.raises(TypeError, match="shapes=None"):
+        check_op(op, op)
+
+
 def test_bad_arguments():
     with pytest.raises(ValueError, match="verb='backward'"):
         check_op(OP, OP, verb="backward")

@@ -1,7 +1,7 @@
 """Which input positions an output index reads, axis by axis, and which outputs read a position.
 
-This is the only place with output-size arithmetic. Everything is in Python integers, so no size
-overflows. A position outside the input is padding: it is counted, never read.
+This is the only place with output-size arithmetic. It is in Python integers, so no size overflows;
+tables for kernels are in int64 where that is safe. A position outside the input is padding: it is counted, never read.
 """
 
 from __future__ import annotations
@@ -11,9 +11,15 @@ from dataclasses import dataclass
 from math import gcd
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
+
 from lunette.arguments import flag, size
 
 __all__ = ["Adaptive", "Global", "Part", "Region", "Sliding", "Window", "transposed_length"]
+
+
+SAFE = 1 << 60
+"""Positions below which int64 arithmetic on a table cannot overflow."""
 
 
 class Window(NamedTuple):
@@ -51,6 +57,13 @@ class Region:
     def window(self, n: int, i: int) -> Window:
         """The cells that output `i` reads on an axis of length `n`."""
         raise NotImplementedError
+
+    def table(self, n: int, first: int, last: int) -> np.ndarray[Any, Any]:
+        """The windows of outputs `first ≤ i < last` as rows of int64: start, stop, step, counted.
+
+        For kernels: the same windows as `window`, made at once where the axis is long.
+        """
+        return np.array([self.window(n, i) for i in range(first, last)], np.int64).reshape(-1, 4)
 
     def readers(self, n: int, lo: int, hi: int) -> Sequence[int]:
         """Every output that reads some position of `lo ≤ p < hi`, in increasing order."""
@@ -140,6 +153,21 @@ class Sliding(Region):
             return Window(0, 0, step, counted)
         return Window(origin + skipped * step, origin + last * step + 1, step, counted)
 
+    def table(self, n: int, first: int, last: int) -> np.ndarray[Any, Any]:
+        before, after = self.margins(n)
+        if max(n + before + after, last * self._stride, self.extent) > SAFE:
+            return Region.table(self, n, first, last)
+        step = self.dilation
+        origin = np.arange(first, last, dtype=np.int64) * self._stride - before
+        skipped = np.maximum(0, -(origin // step))
+        cell = np.minimum(self.kernel - 1, (n - 1 - origin) // step)
+        rows = np.empty((last - first, 4), np.int64)
+        rows[:, 0], rows[:, 1] = origin + skipped * step, origin + cell * step + 1
+        rows[cell < skipped, :2] = 0
+        rows[:, 2] = step
+        rows[:, 3] = np.minimum(self.kernel, (n + after - 1 - origin) // step + 1)
+        return rows
+
     def readers(self, n: int, lo: int, hi: int) -> Sequence[int]:
         lo, hi = max(lo, 0), min(hi, n)
         if hi - lo >= self.dilation:
@@ -191,6 +219,13 @@ class Adaptive(Region):
         stop = -(-(i + 1) * n // self.output_size)
         return Window(start, stop, 1, stop - start)
 
+    def table(self, n: int, first: int, last: int) -> np.ndarray[Any, Any]:
+        if (last + 1) * n > SAFE:
+            return Region.table(self, n, first, last)
+        i = np.arange(first, last, dtype=np.int64)
+        start, stop = i * n // self.output_size, -(-(i + 1) * n // self.output_size)
+        return np.stack([start, stop, np.ones_like(i), stop - start], axis=1)
+
     def readers(self, n: int, lo: int, hi: int) -> Sequence[int]:
         lo, hi = max(lo, 0), min(hi, n)
         if lo >= hi:
@@ -237,6 +272,11 @@ class Part(Region):
             return Window(0, 0, step, counted)
         offset = self.slab_range[0]
         return Window(start - offset, stop - offset, step, counted)
+
+    def table(self, n: int, first: int, last: int) -> np.ndarray[Any, Any]:
+        rows = self.region.table(self.length, self.outputs[0] + first, self.outputs[0] + last)
+        rows[rows[:, 0] != rows[:, 1], :2] -= self.slab_range[0]
+        return rows
 
     def readers(self, n: int, lo: int, hi: int) -> Sequence[int]:
         offset, (first, last) = self.slab_range[0], self.outputs

@@ -16,9 +16,10 @@ import numpy as np
 
 from lunette import spec
 from lunette.arguments import choice, size
+from lunette.check.bounds import bound
 from lunette.ops.base import Op, Shape, is_float, kind_of
 from lunette.ops.pooling import Pooling
-from lunette.reductions import Max, SmoothMax
+from lunette.reductions import Max
 from lunette.regions import Region
 
 __all__ = ["check_adjoint", "check_op"]
@@ -181,38 +182,31 @@ def _cast(values: Array, dtype: Any) -> Array:
 
 
 def _allowed(op: Op, verb: str, operands: Any, directions: Any, grad: Any) -> Any:
-    """How far each result may lie from the specification's: 0 for a max, rounding for the rest."""
+    """How far each result may lie from the specification's: 0 for a max, rounding for the rest.
+
+    Both lie within their bound of the exact value, so within twice the bound of each other.
+    """
     reduction = getattr(op, "reduction", None)
     dtype = operands[0].dtype
     if isinstance(reduction, Max) or kind_of(dtype) == "object":
         shape = op.out_shape(*(x.shape for x in operands))
         zeros = tuple(np.zeros(x.shape) for x in operands)
         return zeros if verb == "vjp" else np.zeros(shape)
-    # The same verb over magnitudes bounds every term; each of them may be rounded a few times.
-    sizes = tuple(abs(x.astype(np.float64)) for x in operands)
     with np.errstate(all="ignore"):
-        if isinstance(reduction, SmoothMax):
-            scale: Any = _smooth_scale(op, verb, operands, directions, grad)
-        elif verb == "forward":
-            scale = spec.forward(op, *sizes)
-        elif verb == "jvp":
-            scale = spec.jvp(op, sizes, tuple(abs(d.astype(np.float64)) for d in directions))
-        else:
-            scale = spec.vjp(op, sizes, abs(grad.astype(np.float64)))
-    cells = sum(x.size for x in operands) + 16
-    return tuple(s * cells * 4 * _epsilon(dtype) for s in _tuple(scale))
+        if isinstance(op, Pooling):
+            x = np.nan_to_num(operands[0], posinf=0, neginf=0)
+            direction = {"forward": None, "jvp": directions[0], "vjp": grad}[verb]
+            return 2 * bound(op, verb, x, direction)
+        # The same verb over magnitudes bounds every term; each sum has at most `cells` of them.
+        sizes, steps = _magnitudes(operands), _magnitudes(directions)
+        extra = {"forward": (), "jvp": (steps,), "vjp": _magnitudes((grad,))}[verb]
+        scale = getattr(spec, verb)(op, *(sizes if verb == "forward" else (sizes, *extra)))
+        cells = sum(x.size for x in operands) + 2
+    return tuple(2 * s * cells * _epsilon(dtype) for s in _tuple(scale))
 
 
-def _smooth_scale(op: Any, verb: str, operands: Any, directions: Any, grad: Any) -> Any:
-    """For smooth max: magnitudes of its terms, its exponents within a factor of the largest |βx|."""
-    (x,), (dx,) = operands, directions
-    x = np.nan_to_num(x.astype(np.float64), posinf=0, neginf=0)
-    exponent = 1 + 2 * abs(op.reduction.beta) * abs(x).max(initial=0)
-    if verb == "forward":
-        return abs(spec.forward(op, x)) + exponent / abs(op.reduction.beta) + abs(x).max(initial=0)
-    if verb == "jvp":
-        return spec.jvp(op, x, abs(dx.astype(np.float64))) * exponent
-    return spec.vjp(op, x, abs(grad.astype(np.float64))) * exponent
+def _magnitudes(arrays: Any) -> tuple[Array, ...]:
+    return tuple(abs(np.nan_to_num(a.astype(np.float64), posinf=0, neginf=0)) for a in arrays)
 
 
 def _compare(
