@@ -37,24 +37,36 @@ def pyramid(source, out, *options, code=0):
     )
 
 
+SLOWLY = """
+import time
+from lunette.cli import main
+from lunette.scale.stores import Level
+
+write = Level.write
+Level.write = lambda self, *a: (time.sleep(0.1), write(self, *a))
+main()
+"""
+
+
 def test_killed_half_way_and_resumed(tmp_path, source):
     killed, whole = tmp_path / "killed" / "out.zarr", tmp_path / "whole" / "out.zarr"
     killed.parent.mkdir()
     whole.parent.mkdir()
     pyramid(source, whole)
-    command = [sys.executable, "-m", "lunette.cli", "pyramid", source, killed]
-    process = subprocess.Popen([*map(str, command), "--levels", "3", "--chunks", "8,8,8"])
+    process = subprocess.Popen(
+        [sys.executable, "-c", SLOWLY, "pyramid", str(source), str(killed)]
+        + ["--levels", "3", "--chunks", "8,8,8"]
+    )
     journal = killed.with_name("out.zarr.journal")
     while process.poll() is None and not (
-        journal.exists() and journal.read_text().count("\n") > 10
+        journal.exists() and journal.read_text().count("\n") > 3
     ):
         time.sleep(0.005)
     process.send_signal(signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL
     done = journal.read_text().count("\n") - 1
-    assert 10 <= done < 100
-    output = pyramid(source, killed, "--resume")
-    assert "108 tiles" in output or "tiles" in output
+    assert 3 <= done < 9  # of nine tiles in two passes
+    pyramid(source, killed, "--resume")
     assert files(killed) == files(whole)
     assert not journal.exists()
 
@@ -141,9 +153,6 @@ def test_a_corrupt_chunk_is_named_and_the_rest_is_kept(tmp_path):
 
 
 def test_a_torn_line_is_no_line(tmp_path, source):
-    class Stop(Exception):
-        pass
-
     out = tmp_path / "out.zarr"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(run, "_wait_threads", _interrupting(run._wait_threads, after=4))
