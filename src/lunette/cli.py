@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 import lunette
+from lunette.scale.commands import pool, pyramid
 
 __all__ = ["app", "main"]
 
@@ -43,6 +44,10 @@ def tour() -> None:
     from lunette.tour import show
 
     show()
+
+
+app.command("pool")(pool)
+app.command("pyramid")(pyramid)
 
 
 def main() -> None:

@@ -24,10 +24,12 @@ __all__ = [
     "Backend",
     "SlowPathWarning",
     "backend_for",
+    "check_backend",
     "check_fits",
     "forward",
     "forward_with_indices",
     "jvp",
+    "names",
     "register",
     "vjp",
 ]
@@ -55,8 +57,15 @@ class Backend(NamedTuple):
 BACKENDS: dict[str, Backend] = {"cpu": Backend("cpu", "lunette.kernels.cpu")}
 """Kernels by name, besides `"spec"`, which answers where no kernel does."""
 
-ADAPTERS: dict[str, str] = {"torch": "lunette.adapters.torch"}
+ADAPTERS: dict[str, str] = {
+    "dask": "lunette.adapters.dask",
+    "torch": "lunette.adapters.torch",
+    "xarray": "lunette.adapters.xarray",
+}
 """Array library → module with the same verbs, `forward(op, operands, backend)` and so on."""
+
+WITH_NUMPY = {"dask", "xarray"}
+"""Libraries whose arrays may meet NumPy's in one call: a lazy image, say, and its weights."""
 
 
 def register(backend: Backend) -> None:
@@ -175,9 +184,7 @@ def _choose(
     if verb in ("jvp", "vjp"):
         op.check_tangents(shapes, dtypes, shapes, dtypes)
     check_fits(out_shape, op.result_dtype(*dtypes))
-    if backend is not None and backend != "spec" and backend not in BACKENDS:
-        known = ", ".join(map(repr, ["spec", *BACKENDS]))
-        raise ValueError(f"backend={backend!r}: expected one of {known}")
+    check_backend(backend)
     spec = import_module("lunette.spec").meaning(op)
     if backend == "spec" or (backend is None and dtypes[0].kind == "O"):
         return _Choice("spec", spec, "")
@@ -198,6 +205,13 @@ def _choose(
         raise TypeError(f"backend={backend!r} cannot serve {op!r}, {verb}: {refusals[backend]}")
     why = "; ".join(f"backend {name!r} {reason}" for name, reason in refusals.items())
     return _Choice("spec", spec, why)
+
+
+def check_backend(backend: str | None) -> None:
+    """Refuse a backend that nobody registered."""
+    if backend is not None and backend != "spec" and backend not in BACKENDS:
+        known = ", ".join(map(repr, ["spec", *BACKENDS]))
+        raise ValueError(f"backend={backend!r}: expected one of {known}")
 
 
 @lru_cache(maxsize=4096)
@@ -221,7 +235,8 @@ def _adapter(operands: tuple[Any, ...]) -> Any:
             adapters[library] = type(x).__name__
     if not adapters:
         return None
-    if len(adapters) > 1 or any(type(x) is np.ndarray for x in operands):
+    mixed = any(type(x) is np.ndarray for x in operands) and not adapters.keys() <= WITH_NUMPY
+    if len(adapters) > 1 or mixed:
         kinds = ", ".join(sorted({f"{type(x).__module__}.{type(x).__name__}" for x in operands}))
         raise TypeError(f"operands of several kinds: {kinds}; expected all of one")
     library = next(iter(adapters))
@@ -236,7 +251,7 @@ def _arrays(op: Op, operands: tuple[Any, ...], role: str = "") -> tuple[Array, .
     if len(operands) == 1 and type(operands[0]) is np.ndarray and operands[0].dtype.isnative:
         return operands
     return tuple(
-        _array(x, f"{role}{name}") for x, name in zip(operands, _names(op, operands), strict=True)
+        _array(x, f"{role}{name}") for x, name in zip(operands, names(op, operands), strict=True)
     )
 
 
@@ -249,7 +264,8 @@ def _array(x: Any, name: str) -> Array:
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 
 
-def _names(op: Op, operands: tuple[Any, ...]) -> list[str]:
+def names(op: Op, operands: tuple[Any, ...]) -> list[str]:
+    """What the op calls each of these operands."""
     return [
         op.operand_names[i] if i < len(op.operand_names) else f"operand {i}"
         for i in range(len(operands))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -33,7 +35,28 @@ __all__ = [
     "smooth_max_pool",
 ]
 
+Function = TypeVar("Function", bound=Callable[..., Any])
 
+
+def _by_name(function: Function) -> Function:
+    """Let the sizes be a dict by dimension: an xarray DataArray is then pooled by name."""
+
+    names = function.__code__.co_varnames
+
+    @wraps(function)
+    def named(*arguments: Any, **options: Any) -> Any:
+        sizes = arguments[1] if len(arguments) > 1 else options.get(names[1])
+        if not isinstance(sizes, dict):
+            return function(*arguments, **options)
+        from lunette.adapters.xarray import by_name
+
+        given = dict(zip(names, arguments, strict=False)) | options
+        return by_name(function, given.pop("x"), given.pop(names[1]), given)
+
+    return named  # type: ignore[return-value]
+
+
+@_by_name
 def max_pool(
     x: Any,
     kernel: Any,
@@ -51,6 +74,7 @@ def max_pool(
     return verb(op, x, backend=backend)
 
 
+@_by_name
 def avg_pool(
     x: Any,
     kernel: Any,
@@ -67,6 +91,7 @@ def avg_pool(
     return forward(op, x, backend=backend)
 
 
+@_by_name
 def smooth_max_pool(
     x: Any,
     kernel: Any,
@@ -83,11 +108,13 @@ def smooth_max_pool(
     return forward(op, x, backend=backend)
 
 
+@_by_name
 def adaptive_avg_pool(x: Any, output_size: Any, backend: str | None = None) -> Any:
     """The mean of each of `output_size` bins."""
     return forward(AdaptiveAvgPool(output_size), x, backend=backend)
 
 
+@_by_name
 def adaptive_max_pool(
     x: Any,
     output_size: Any,

@@ -1,0 +1,159 @@
+"""The verbs over xarray's DataArrays: pooled by dimension, with the coordinates of window centres.
+
+Attributes and the name are kept. A coordinate along one pooled dimension is taken at the centres of
+the windows: interpolated between cells, continued in a straight line over padding. A coordinate of
+words, or one over several dimensions of which some is pooled, has no centre and is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from lunette import dispatch
+from lunette.ops.base import Op
+from lunette.ops.pooling import Pooling
+from lunette.regions import Region, Sliding
+
+__all__ = ["by_name", "forward", "forward_with_indices", "jvp", "vjp"]
+
+
+# -- the verbs: the last dimensions are pooled --
+
+
+def forward(op: Op, operands: tuple[Any, ...], backend: str | None) -> Any:
+    """The op's value."""
+    x = _operand(op, operands)
+    return _pooled(op, x, dispatch.forward(op, x.data, backend=backend))
+
+
+def forward_with_indices(op: Op, operands: tuple[Any, ...], backend: str | None) -> Any:
+    """A max's value and the flat positions of its winners in the pooled dimensions."""
+    x = _operand(op, operands)
+    value, indices = dispatch.forward_with_indices(op, x.data, backend=backend)
+    return _pooled(op, x, value), _pooled(op, x, indices)
+
+
+def jvp(op: Op, operands: tuple[Any, ...], tangents: tuple[Any, ...], backend: str | None) -> Any:
+    """The directional derivative."""
+    x = _operand(op, operands)
+    directions = tuple(_data(t) for t in tangents)
+    return _pooled(op, x, dispatch.jvp(op, (x.data,), directions, backend=backend))
+
+
+def vjp(op: Op, operands: tuple[Any, ...], grad: Any, backend: str | None) -> tuple[Any, ...]:
+    """The gradient, with the coordinates of x."""
+    x = _operand(op, operands)
+    gradient = dispatch.vjp(op, x.data, _data(grad), backend=backend)
+    return (x.copy(data=gradient),)
+
+
+def _operand(op: Op, operands: tuple[Any, ...]) -> Any:
+    if not isinstance(op, Pooling):
+        raise TypeError(f"{op!r}: DataArrays can be pooled alone; convolve x.data instead")
+    if len(operands) != 1 or not isinstance(operands[0], xr.DataArray):
+        kinds = ", ".join(type(x).__name__ for x in operands)
+        raise TypeError(f"{op!r} takes one DataArray, got {kinds}")
+    return operands[0]
+
+
+def _data(x: Any) -> Any:
+    return x.data if isinstance(x, xr.DataArray) else x
+
+
+# -- by name --
+
+
+def by_name(
+    function: Callable[..., Any], x: Any, window: Mapping[Any, int], options: dict[str, Any]
+) -> Any:
+    """`function(x, window, …)` over the dimensions that `window` names, which keep their places."""
+    if not isinstance(x, xr.DataArray):
+        raise TypeError(
+            f"a dict of sizes names dimensions: expected an xarray DataArray, got {type(x).__name__}"
+        )
+    if not window:
+        raise ValueError("{}: expected at least one dimension to pool")
+    for name in window:
+        if name not in x.dims:
+            raise ValueError(f"dimension {name!r}: expected one of {x.dims}")
+    pooled = [d for d in x.dims if d in window]
+    sizes = tuple(window[d] for d in pooled)
+    options = {name: _per_dimension(v, name, pooled) for name, v in options.items()}
+    result = function(x.transpose(..., *pooled), sizes, **options)
+    if isinstance(result, tuple):
+        return tuple(r.transpose(*x.dims) for r in result)
+    return result.transpose(*x.dims)
+
+
+def _per_dimension(value: Any, name: str, pooled: list[Any]) -> Any:
+    """An option given by dimension, in the order in which dimensions are pooled."""
+    if not isinstance(value, Mapping):
+        if isinstance(value, (tuple, list)) and len(pooled) > 1:
+            raise TypeError(
+                f"{name}={value!r}: with dimensions by name, expected one number or a dict by name"
+            )
+        return value
+    if set(value) != set(pooled):
+        raise ValueError(f"{name}={dict(value)!r}: expected the dimensions {tuple(pooled)}")
+    return tuple(value[d] for d in pooled)
+
+
+# -- coordinates --
+
+
+def _pooled(op: Pooling, x: Any, data: Any) -> Any:
+    """The result with what is known of x."""
+    regions = dict(zip(x.dims[x.ndim - op.rank :], op.regions, strict=True))
+    coordinates = {}
+    for name, coordinate in x.coords.items():
+        touched = [d for d in coordinate.dims if d in regions]
+        if not touched:
+            coordinates[name] = coordinate
+        elif len(coordinate.dims) == 1 and op.keepdims:
+            (dim,) = touched
+            values = _at_centres(coordinate.values, centres(regions[dim], x.sizes[dim]))
+            if values is not None:
+                coordinates[name] = xr.Variable((dim,), values, coordinate.attrs)
+    dims = x.dims if op.keepdims else x.dims[: x.ndim - op.rank]
+    return xr.DataArray(data, coordinates, dims, x.name, x.attrs)
+
+
+def centres(region: Region, n: int) -> np.ndarray[Any, Any]:
+    """The middle of each window, padding included, as positions; halves lie between two cells."""
+    count = region.out_length(n)
+    if isinstance(region, Sliding):
+        before, _ = region.margins(n)
+        first = (region.extent - 1) / 2 - before
+        return first + (region.stride or 1) * np.arange(count, dtype=np.float64)
+    windows = [region.window(n, i) for i in range(count)]
+    return np.array([(w.start + w.stop - 1) / 2 for w in windows])
+
+
+def _at_centres(values: Any, places: np.ndarray[Any, Any]) -> Any:
+    """A coordinate at fractional positions; None where it has no numbers."""
+    n = len(values)
+    inside = (places == np.floor(places)) & (places >= 0) & (places < n)
+    if inside.all():
+        return values[places.astype(int)]
+    if values.dtype.kind in "mM":
+        # Differences of times are exact, so interpolate from the first one.
+        offsets = _interpolated((values - values[0]).astype(np.int64).astype(np.float64), places)
+        return values[0] + np.rint(offsets).astype(np.int64).astype(_unit(values))
+    if values.dtype.kind not in "iuf":
+        return None
+    return _interpolated(values.astype(np.float64), places)
+
+
+def _unit(values: Any) -> Any:
+    return (values[:1] - values[:1]).dtype
+
+
+def _interpolated(values: np.ndarray[Any, Any], places: np.ndarray[Any, Any]) -> Any:
+    if len(values) == 1:
+        return np.full(len(places), values[0])
+    left = np.clip(np.floor(places).astype(int), 0, len(values) - 2)
+    return values[left] + (places - left) * (values[left + 1] - values[left])

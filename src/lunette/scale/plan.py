@@ -1,0 +1,197 @@
+"""Which tile reads what and writes where, so that memory is bounded and every chunk has one writer.
+
+A job is a chain of steps: level k is pooled from level k−1. A *pass* does several steps at once: a
+tile of its last level is a block of whole chunks; the slabs that it needs of the levels before are
+found by walking the steps back, and those levels are written from the same tile. Where windows do
+not overlap, tiles of every level of a pass are disjoint and cover it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from lunette.regions import Region, Sliding
+from lunette.scale import halving
+from lunette.scale.errors import ScaleError
+from lunette.scale.stores import Level, Ranges, Source
+
+__all__ = ["Job", "Pass", "Step", "passes", "plan_passes", "tile_memory"]
+
+Shape = tuple[int, ...]
+
+DECODED_AT_ONCE = 10
+"""Chunks that the Zarr library decodes side by side."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One level from the one before: a region for each axis."""
+
+    regions: tuple[Region, ...]
+    in_shape: Shape
+
+    @property
+    def out_shape(self) -> Shape:
+        return tuple(r.out_length(n) for r, n in zip(self.regions, self.in_shape, strict=True))
+
+    def slab(self, ranges: Ranges) -> Ranges:
+        """The positions that these outputs read."""
+        parts = (
+            r.part(n, lo, hi)
+            for r, n, (lo, hi) in zip(self.regions, self.in_shape, ranges, strict=True)
+        )
+        return tuple(p.slab_range for p in parts)
+
+
+@dataclass(frozen=True)
+class Pass:
+    """Steps `first ≤ k < last` of the job in one go, in tiles of `tile` cells of the last level.
+
+    `base` says that the tile's slab of the input is written too, as level 0.
+    """
+
+    first: int
+    last: int
+    tile: Shape
+    out_shape: Shape
+    base: bool
+
+    @property
+    def grid(self) -> Shape:
+        """Tiles along each axis."""
+        return tuple(-(-n // t) for n, t in zip(self.out_shape, self.tile, strict=True))
+
+    @property
+    def count(self) -> int:
+        """The number of tiles."""
+        return prod(self.grid)
+
+    def ranges(self, number: int) -> Ranges:
+        """The cells of the last level in tile `number`, in row-major order."""
+        index = np.unravel_index(number, self.grid)
+        return tuple(
+            (int(i) * t, min((int(i) + 1) * t, n))
+            for i, t, n in zip(index, self.tile, self.out_shape, strict=True)
+        )
+
+
+@dataclass(frozen=True)
+class Job:
+    """Everything that a tile needs: it can be sent to another process."""
+
+    operator: str
+    source: Source
+    steps: tuple[Step, ...]
+    base: Level | None
+    levels: tuple[Level, ...]
+    passes: tuple[Pass, ...] = ()
+
+    def below(self, step: int) -> Any:
+        """The array that a step reads."""
+        return self.source if step == 0 else self.levels[step - 1]
+
+    def chain(self, p: Pass, number: int) -> list[Ranges]:
+        """Ranges of a tile: of what it reads, then of every level that it writes."""
+        chain = [p.ranges(number)]
+        for step in reversed(self.steps[p.first : p.last]):
+            chain.append(step.slab(chain[-1]))
+        return chain[::-1]
+
+
+def tile_memory(job: Job, first: int, last: int, tile: Shape, base: bool) -> int:
+    """Bytes that the largest tile of a pass holds at once: its slab, copies of it, its results."""
+    step = job.steps[last - 1]
+    ranges: Ranges = tuple((0, min(t, n)) for t, n in zip(tile, step.out_shape, strict=True))
+    below = job.below(first)
+    dtype = np.dtype(below.dtype)
+    total = 0
+    for k in range(last - 1, first - 1, -1):
+        total += 2 * _cells(ranges) * dtype.itemsize
+        out_ranges, ranges = ranges, job.steps[k].slab(ranges)
+    slab = _cells(ranges) * dtype.itemsize
+    total += slab + int(slab * _copies(job, dtype, job.steps[first], ranges))
+    del out_ranges
+    if below.kind in ("npy", "tif"):
+        total += slab  # the pages of a mapped file, while it is being copied
+    if below.kind == "png":
+        total += prod(below.shape) * dtype.itemsize
+    if base:
+        total += slab
+    chunk = prod(min(c, n) for c, n in zip(below.chunks, below.shape, strict=True))
+    touched = prod(
+        -(-(hi - lo) // c) + 1 for (lo, hi), c in zip(ranges, below.chunks, strict=True)
+    )
+    return total + 2 * min(DECODED_AT_ONCE, touched) * chunk * dtype.itemsize
+
+
+def _copies(job: Job, dtype: np.dtype[Any], step: Step, ranges: Ranges) -> float:
+    """Further copies of a slab that the operator makes."""
+    if job.operator == "min":
+        return 1.0
+    if job.operator != "mean" or dtype.kind == "f":
+        return 0.0
+    kernels = tuple(r.kernel if isinstance(r, Sliding) else 0 for r in step.regions)
+    lengths = tuple(hi - lo for lo, hi in ranges)
+    if set(kernels) <= {1, 2} and halving.serves(dtype, lengths, kernels):
+        return 0.0
+    return 3 * 8 / dtype.itemsize
+
+
+def plan_passes(
+    job: Job, unit: Shape, budget: int, workers: int, together: bool
+) -> tuple[tuple[Pass, ...], int]:
+    """The passes of a job within `budget` bytes, and how many tiles may be worked at once.
+
+    `unit` is the chunk or shard that has one writer. With `together`, as many steps as memory
+    allows share a pass, as long as every worker has a few tiles to do.
+    """
+    found, first = [], 0
+    most = workers
+    while first < len(job.steps):
+        base = first == 0 and job.base is not None
+        last = first + 1
+        need = tile_memory(job, first, last, unit, base)
+        if need > budget:
+            raise ScaleError(
+                f"chunks of {unit} need {_human(need)} for one tile and {_human(max(budget, 0))} of "
+                "--memory are left for tiles; use smaller --chunks or more --memory"
+            )
+        while together and last < len(job.steps):
+            more = tile_memory(job, first, last + 1, unit, base)
+            tiles = prod(-(-n // t) for n, t in zip(job.steps[last].out_shape, unit, strict=True))
+            if more * workers > budget or tiles < 4 * workers:
+                break
+            last, need = last + 1, more
+        most = min(most, max(1, budget // need))
+        found.append(Pass(first, last, unit, job.steps[last - 1].out_shape, base))
+        first = last
+    return tuple(found), most
+
+
+def passes(job: Job) -> Iterator[tuple[int, Pass]]:
+    """The passes with their numbers."""
+    yield from enumerate(job.passes)
+
+
+def chunks_of(ranges: Ranges, chunks: Shape) -> list[Shape]:
+    """The indices of the chunks that ranges touch."""
+    grids = [range(lo // c, -(-hi // c)) for (lo, hi), c in zip(ranges, chunks, strict=True)]
+    return list(product(*grids))
+
+
+def _cells(ranges: Ranges) -> int:
+    return prod(hi - lo for lo, hi in ranges)
+
+
+def _human(count: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000 or unit == "GB":
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    return ""

@@ -1,0 +1,147 @@
+"""Doing a job: tiles on threads of this process or on a cluster, with a journal and a progress bar."""
+
+from __future__ import annotations
+
+import concurrent.futures
+from collections.abc import Callable, Iterator
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from lunette.scale.errors import ScaleError
+from lunette.scale.journal import Journal
+from lunette.scale.operators import apply
+from lunette.scale.plan import Job, chunks_of
+
+__all__ = ["run", "run_tile"]
+
+Report = Callable[[int, int], None]
+"""Called with the bytes read and the bytes written of each tile that is done."""
+
+
+def run_tile(job: Job, number: int, tile: int) -> tuple[int, int]:
+    """Read the slab of one tile, do the steps of its pass, write every level; bytes read, written."""
+    p = job.passes[number]
+    chain = job.chain(p, tile)
+    block = job.below(p.first).read(chain[0])
+    read, written = block.nbytes, 0
+    if p.base:
+        assert job.base is not None
+        _write(job.base, 0, chain[0], block)
+        written += block.nbytes
+    for k, ranges in zip(range(p.first, p.last), chain[1:], strict=True):
+        step = job.steps[k]
+        parts = tuple(
+            region.part(n, lo, hi)
+            for region, n, (lo, hi) in zip(step.regions, step.in_shape, ranges, strict=True)
+        )
+        block = apply(job.operator, block, parts)
+        _write(job.levels[k], k + 1, ranges, block)
+        written += block.nbytes
+    return read, written
+
+
+def _write(level: Any, number: int, ranges: Any, block: np.ndarray[Any, Any]) -> None:
+    try:
+        level.write(ranges, block)
+    except Exception as error:
+        first, *others = chunks_of(ranges, level.chunks)
+        more = f" to {others[-1]}" if others else ""
+        raise ScaleError(
+            f"cannot write chunk {first}{more} of level {number}, {level.path}: {error}; what was "
+            "written is kept, go on with --resume"
+        ) from error
+
+
+def run(
+    job: Job, journal: Journal, workers: int, scheduler: str | None, report: Report
+) -> None:
+    """Every tile that the journal does not have, pass after pass."""
+    with _executor(workers, scheduler) as (submit, wait, width):
+        for number, p in enumerate(job.passes):
+            left = (t for t in range(p.count) if (number, t) not in journal.done)
+            _run_pass(job, number, left, journal, (submit, wait, width), report)
+
+
+def _run_pass(
+    job: Job, number: int, left: Iterator[int], journal: Journal, executor: Any, report: Report
+) -> None:
+    submit, wait, width = executor
+    flying: dict[Any, int] = {}
+    trouble: BaseException | None = None
+    while True:
+        while trouble is None and len(flying) < width:
+            tile = next(left, None)
+            if tile is None:
+                break
+            flying[submit(run_tile, job, number, tile)] = tile
+        if not flying:
+            break
+        try:
+            done = wait(list(flying))
+        except KeyboardInterrupt as interrupt:  # let tiles in flight land: they are in the journal then
+            trouble = trouble or interrupt
+            continue
+        for future in done:
+            tile = flying.pop(future)
+            try:
+                read, written = future.result()
+            except Exception as error:
+                trouble = trouble or error
+            else:
+                journal.add(number, tile)
+                report(read, written)
+    if trouble is not None:
+        journal.close()
+        raise trouble
+
+
+class _executor:
+    """(submit, wait for some, tiles in flight) on threads here or on the workers of a cluster."""
+
+    def __init__(self, workers: int, scheduler: str | None) -> None:
+        self.workers, self.scheduler = workers, scheduler
+
+    def __enter__(self) -> tuple[Any, Any, int]:
+        if self.scheduler is None:
+            self.pool = concurrent.futures.ThreadPoolExecutor(self.workers, "lunette-tile")
+            return self.pool.submit, _wait_threads, self.workers
+        import distributed
+
+        try:
+            self.client = distributed.Client(self.scheduler, timeout=20)
+        except (OSError, ValueError) as error:
+            raise ScaleError(f"--scheduler {self.scheduler!r}: {error}") from error
+        threads = sum(self.client.nthreads().values())
+        if not threads:
+            raise ScaleError(f"--scheduler {self.scheduler!r}: the cluster has no workers")
+
+        def submit(function: Any, *arguments: Any) -> Any:
+            return self.client.submit(function, *arguments, pure=False)
+
+        def wait(futures: list[Any]) -> Any:
+            return distributed.wait(futures, return_when="FIRST_COMPLETED").done
+
+        return submit, wait, 2 * threads
+
+    def __exit__(self, *_: Any) -> None:
+        if self.scheduler is None:
+            self.pool.shutdown(wait=True)
+        else:
+            self.client.close()
+
+
+def _wait_threads(futures: list[Any]) -> Any:
+    return concurrent.futures.wait(
+        futures, return_when=concurrent.futures.FIRST_COMPLETED
+    ).done
+
+
+def bytes_of(job: Job) -> int:
+    """Bytes that the job reads, overlaps aside: the length of the progress bar."""
+    total = 0
+    for p in job.passes:
+        below = job.below(p.first)
+        total += prod(below.shape) * np.dtype(below.dtype).itemsize
+    return total

@@ -1,0 +1,356 @@
+"""From the arguments of a command to a finished output: every check first, then the work."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lunette.arguments import size
+from lunette.kernels.threads import get_num_threads, set_num_threads
+from lunette.ops.base import sliding
+from lunette.regions import Sliding
+from lunette.scale import outputs
+from lunette.scale.errors import ScaleError
+from lunette.scale.journal import Journal
+from lunette.scale.operators import OPERATORS, apply, check_dtype
+from lunette.scale.plan import Job, Pass, Step, plan_passes
+from lunette.scale.run import bytes_of, run
+from lunette.scale.stores import Level, Source, create_level, forget_handles, kind_of, open_source
+
+__all__ = ["Options", "Outcome", "pool", "pyramid"]
+
+SIDES = {1: 1 << 20, 2: 1024, 3: 128}
+"""Default chunk: cells along each of so many spatial axes."""
+SLACK = 48 << 20
+"""Bytes that tiles do not account for: threads, buffers, the journal."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What both commands take besides the operator: see their help."""
+
+    memory: int | None = None
+    chunks: tuple[int, ...] | None = None
+    shards: tuple[int, ...] | None = None
+    compression: str = "zstd"
+    threads: int | None = None
+    scheduler: str | None = None
+    resume: bool = False
+    force: bool = False
+    array: str = ""
+    axes: str = ""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What was done."""
+
+    shapes: tuple[tuple[int, ...], ...]
+    dtype: str
+    tiles: int
+    read: int
+    written: int
+    seconds: float
+    path: str
+
+
+Progress = Callable[[int, int, int], None]
+"""Called with the bytes read and written of a tile, and the bytes to read in all."""
+
+
+def pool(
+    operator: str,
+    source: Path,
+    out: Path,
+    kernel: tuple[int, ...],
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    options: Options | None = None,
+    progress: Progress | None = None,
+) -> Outcome:
+    """One pooling of the last axes of an array on disk."""
+    options = options or Options()
+    _check_operator(operator)
+    opened = open_source(source, options.array, options.axes)
+    if operator == "stride":
+        if padding not in (0, (0,) * len(kernel)) or set(kernel) != {1}:
+            raise ScaleError(
+                f"stride takes single cells; expected --kernel {','.join('1' * len(kernel))} and no "
+                f"padding, got --kernel {','.join(map(str, kernel))}"
+            )
+    regions = _checked(lambda: sliding(kernel, stride, padding, 1, ceil_mode)["regions"])
+    step = Step(_on_axes(opened, regions), opened.shape)
+    return _do(operator, opened, out, (step,), False, options, progress)
+
+
+def pyramid(
+    operator: str,
+    source: Path,
+    out: Path,
+    levels: int,
+    options: Options | None = None,
+    progress: Progress | None = None,
+) -> Outcome:
+    """Level after level, each half as long as the one before along z, y and x; in TIFF along y and x."""
+    options = options or Options()
+    _check_operator(operator)
+    _checked(lambda: size(levels, "levels", 1))
+    opened = open_source(source, options.array, options.axes)
+    letters = "yx" if kind_of(out, "OUT") == "tif" else "zyx"  # OME-TIFF keeps every plane
+    steps, shape = [], opened.shape
+    for level in range(1, levels + 1):
+        halved = [a in letters and n > 1 for a, n in zip(opened.axes, shape, strict=True)]
+        if not any(halved):
+            raise ScaleError(
+                f"--levels {levels}: level {level} would be empty, for nothing of {shape} is left to "
+                f"halve; expected at most {level - 1}"
+            )
+        kernel = 1 if operator == "stride" else 2
+        regions = tuple(Sliding(kernel if h else 1, 2 if h else 1, ceil_mode=True) for h in halved)
+        steps.append(Step(regions, shape))
+        shape = steps[-1].out_shape
+    return _do(operator, opened, out, tuple(steps), True, options, progress)
+
+
+# -- the work --
+
+
+def _do(
+    operator: str,
+    source: Source,
+    out: Path,
+    steps: tuple[Step, ...],
+    multiscale: bool,
+    options: Options,
+    progress: Progress | None,
+) -> Outcome:
+    _checked(lambda: check_dtype(operator, np.dtype(source.dtype)))
+    kind = kind_of(out, "OUT")
+    _check_paths(Path(source.path), out)
+    for step in steps:
+        _check_lengths(step)
+    outputs.check_format(kind, source, steps[-1].out_shape, multiscale)
+    chunks, unit = _chunks(source, steps, options)
+    job = _job(operator, source, out, kind, steps, multiscale, chunks, options)
+    _check_existing(out, kind, multiscale, len(steps), options)
+    _warm(operator, source, steps[0])
+    workers = _workers(options)
+    memory = options.memory or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+    here = 0 if options.scheduler else _resident() + SLACK
+    job = replace(job, passes=())
+    passes, most = plan_passes(job, unit, memory - here, workers, multiscale)
+    journal = Journal(out.with_name(out.name + ".journal"))
+    forget_handles()
+    started = time.perf_counter()
+    if options.resume:
+        plan = journal.resume(job)
+        passes = tuple(Pass(**{k: _tuples(v) for k, v in p.items()}) for p in plan)
+        job = replace(job, passes=passes)
+    else:
+        job = replace(job, passes=passes)
+        outputs.remove(out, kind, multiscale, len(steps))
+        outputs.begin(out, kind, multiscale)
+        for level in ([job.base] if job.base else []) + list(job.levels):
+            _create(level, source.axes)
+        journal.start(job, json.loads(json.dumps([asdict(p) for p in passes])))
+    totals = [0, 0]
+    whole = bytes_of(job)
+
+    def report(read: int, written: int) -> None:
+        totals[0] += read
+        totals[1] += written
+        if progress is not None:
+            progress(read, written, whole)
+
+    threads = get_num_threads()
+    if most > 1:
+        set_num_threads(1)  # tiles side by side, rather than threads inside each
+    try:
+        run(job, journal, most, options.scheduler, report)
+    finally:
+        set_num_threads(threads)
+    outputs.finish(job, out, kind, multiscale)
+    journal.finish()
+    return Outcome(
+        tuple(level.shape for level in job.levels),
+        source.dtype,
+        sum(p.count for p in job.passes),
+        totals[0],
+        totals[1],
+        time.perf_counter() - started,
+        str(out),
+    )
+
+
+def _job(
+    operator: str,
+    source: Source,
+    out: Path,
+    kind: str,
+    steps: tuple[Step, ...],
+    multiscale: bool,
+    chunks: tuple[int, ...],
+    options: Options,
+) -> Job:
+    shapes = [source.shape] + [step.out_shape for step in steps]
+    levels = []
+    for k, shape in enumerate(shapes):
+        stored = tuple(max(1, c) for c in chunks)
+        path = outputs.level_path(out, kind, multiscale, k)
+        inner = "zarr" if kind == "zarr" else "npy"
+        levels.append(
+            Level(str(path), inner, shape, source.dtype, stored, options.shards, options.compression)
+        )
+    base = levels[0] if multiscale and kind == "zarr" else None
+    return Job(operator, source, steps, base, tuple(levels[1:]))
+
+
+def _create(level: Level, axes: str) -> None:
+    try:
+        create_level(level, axes)
+    except OSError as error:
+        raise ScaleError(f"cannot make {level.path}: {error}") from error
+
+
+def _warm(operator: str, source: Source, step: Step) -> None:
+    """Load and compile what tiles will use, so that it is there before memory is measured."""
+    ranges = tuple((0, 1) for _ in step.in_shape)
+    parts = tuple(
+        r.part(n, lo, hi)
+        for r, n, (lo, hi) in zip(step.regions, step.in_shape, ranges, strict=True)
+    )
+    shape = tuple(p.slab_range[1] - p.slab_range[0] for p in parts)
+    apply(operator, np.zeros(shape, source.dtype), parts)
+
+
+# -- checks --
+
+
+def _checked(check: Callable[[], Any]) -> Any:
+    try:
+        return check()
+    except (TypeError, ValueError) as error:
+        raise ScaleError(str(error)) from error
+
+
+def _check_operator(operator: str) -> None:
+    if operator not in OPERATORS:
+        raise ScaleError(f"operator {operator!r}: expected one of {', '.join(OPERATORS)}")
+
+
+def _check_lengths(step: Step) -> None:
+    for axis, (region, n) in enumerate(zip(step.regions, step.in_shape, strict=True)):
+        try:
+            region.out_length(n)
+        except ValueError as error:
+            raise ScaleError(f"axis {axis} of shape {step.in_shape}: {error}") from error
+
+
+def _check_paths(source: Path, out: Path) -> None:
+    """An output may not lie in the input, nor swallow it."""
+    a, b = source.resolve(), out.resolve()
+    if a == b or a in b.parents:
+        raise ScaleError(f"OUT={str(out)!r} lies inside IN={str(source)!r}; choose another place")
+    if b in a.parents:
+        raise ScaleError(f"IN={str(source)!r} lies inside OUT={str(out)!r}; choose another place")
+    if not b.parent.is_dir():
+        raise ScaleError(f"OUT={str(out)!r}: there is no directory {str(b.parent)!r}")
+
+
+def _check_existing(
+    out: Path, kind: str, multiscale: bool, levels: int, options: Options
+) -> None:
+    there = [p for p in outputs.final_paths(out, kind, multiscale, levels) if p.exists()]
+    if options.resume or options.force:
+        return
+    begun = out.with_name(out.name + ".journal")
+    if begun.exists():
+        raise ScaleError(
+            f"OUT={str(out)!r} was begun and not finished; go on with --resume or begin again with "
+            "--force"
+        )
+    if there:
+        raise ScaleError(f"OUT: {str(there[0])!r} exists; write over it with --force")
+
+
+def _on_axes(source: Source, regions: tuple[Sliding, ...]) -> tuple[Sliding, ...]:
+    """A region for every axis: the given ones on the last axes, before the channels of an image."""
+    one = Sliding(1, 1)
+    rank = len(source.shape)
+    if source.axes.endswith("c") and rank > len(regions):
+        regions = (*regions, one)
+    if len(regions) > rank:
+        raise ScaleError(
+            f"--kernel names {len(regions)} axes; IN={source.path!r} of shape {source.shape} has {rank}"
+        )
+    return (one,) * (rank - len(regions)) + regions
+
+
+def _chunks(
+    source: Source, steps: tuple[Step, ...], options: Options
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Chunks of the output, and the unit that has one writer: a chunk, or a shard."""
+    rank = len(source.shape)
+    for name, given in (("chunks", options.chunks), ("shards", options.shards)):
+        if given is not None and len(given) != rank:
+            raise ScaleError(f"--{name} {given}: expected {rank} sizes, one per axis")
+        if given is not None and min(given) < 1:
+            raise ScaleError(f"--{name} {given}: expected sizes of at least 1")
+    if options.compression not in ("zstd", "none"):
+        raise ScaleError(f"--compression {options.compression!r}: expected 'zstd' or 'none'")
+    chunks = options.chunks
+    if chunks is None and source.kind == "zarr":
+        chunks = source.chunks
+    if chunks is None:
+        spatial = sum(a in "zyx" for a in source.axes)
+        side = SIDES[max(1, spatial)]
+        chunks = tuple(
+            side if a in "zyx" else (n if source.axes.endswith("c") and a == "c" else 1)
+            for a, n in zip(source.axes, source.shape, strict=True)
+        )
+    if options.chunks is None:
+        chunks = tuple(min(c, n) for c, n in zip(chunks, source.shape, strict=True))
+    if options.shards is None:
+        return chunks, chunks
+    if any(s % c for s, c in zip(options.shards, chunks, strict=True)):
+        raise ScaleError(f"--shards {options.shards}: expected multiples of the chunks {chunks}")
+    return chunks, options.shards
+
+
+def _workers(options: Options) -> int:
+    if options.threads is not None:
+        return int(_checked(lambda: size(options.threads, "threads", 1)))
+    if options.scheduler is None:
+        return get_num_threads()
+    import distributed
+
+    try:
+        with distributed.Client(options.scheduler, timeout=20) as client:
+            return max(client.nthreads().values(), default=1)
+    except (OSError, ValueError) as error:
+        raise ScaleError(f"--scheduler {options.scheduler!r}: {error}") from error
+
+
+def _resident() -> int:
+    """Bytes of memory that this process holds now."""
+    try:
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        import resource
+
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value

@@ -1,0 +1,33 @@
+"""The commands as a test calls them, and their answers found another way."""
+
+import numpy as np
+from typer.testing import CliRunner
+
+from lunette.cli import app
+from lunette.regions import Sliding
+from lunette.scale.operators import integer_mean
+
+
+def lunette(*arguments, code=0):
+    """Run the command in this process; its output."""
+    result = CliRunner().invoke(app, [str(a) for a in arguments])
+    assert result.exit_code == code, (result.output, result.exception)
+    return result.output
+
+
+def volume(shape, dtype="u1", seed=0):
+    rng = np.random.default_rng(seed)
+    if np.dtype(dtype).kind == "f":
+        return rng.normal(size=shape).astype(dtype)
+    return rng.integers(0, 200, shape).astype(dtype)
+
+
+def halved(x, axes=None):
+    """The rounded mean over pairs, in memory."""
+    axes = range(x.ndim) if axes is None else axes
+    factors = [2 if a in axes and n > 1 else 1 for a, n in enumerate(x.shape)]
+    parts = tuple(
+        Sliding(k, ceil_mode=True).part(n, 0, -(-n // k))
+        for n, k in zip(x.shape, factors, strict=True)
+    )
+    return integer_mean(x, parts)
