@@ -164,9 +164,9 @@ class System(Scalars):
 
     name = "exact, with a bound"
 
-    def __init__(self, of: Arithmetic, last_of_ties: bool = False) -> None:
+    def __init__(self, of: Arithmetic, ties: str = "") -> None:
         self.unit, self.tiny, self.largest = of.unit, of.tiny, of.largest
-        self.last_of_ties = last_of_ties
+        self.ties = ties
         self.type = type("Exact", (Exact,), {"__slots__": (), "scalars": self})
 
     def from_int(self, n: int) -> Any:
@@ -190,12 +190,18 @@ class System(Scalars):
         return type(a.value) is float and a.value != a.value
 
     def greater(self, a: Any, b: Any) -> bool:
-        if self.last_of_ties:
+        if self.ties == "last":
             return bool(a.value >= b.value)
         return bool(a.value > b.value)
 
-    def pivot(self, a: Any) -> Any:
-        return self.from_int(0) if a.special else a
+    def winner(self, values: list[Any]) -> int:
+        if self.ties == "last NaN" and any(map(self.is_nan, values)):
+            return max(c for c, v in enumerate(values) if self.is_nan(v))
+        return super().winner(values)
+
+    def pivot(self, values: list[Any], largest: bool) -> Any:
+        best = super().pivot(values, largest)
+        return self.from_int(0) if best.special else best
 
     def exp(self, a: Any) -> Any:
         a = a.settled()
@@ -224,9 +230,12 @@ class System(Scalars):
 
 
 @cache
-def number_type(name: str, last_of_ties: bool = False) -> System:
-    """The number system for computations in this float type."""
-    return System(arithmetic(name), last_of_ties)
+def number_type(name: str, ties: str = "") -> System:
+    """The number system for computations in this float type.
+
+    `ties` may let the `"last"` of equal cells win, or the `"last NaN"` of several.
+    """
+    return System(arithmetic(name), ties)
 
 
 def magnitude(value: Any) -> float:

@@ -67,7 +67,7 @@ _CACHE_SIZE = 20_000
 def expected(call: Call, ties: str = "", accumulate: str = "") -> list[Outcome]:
     """What the call must give, one outcome per array; a ValueError or TypeError for a bad call.
 
-    `ties="last"` lets the last of equal cells win; `accumulate` names the float type of sums.
+    `ties` is that of `number_type`; `accumulate` names the float type of sums.
     """
     key = (call.key, ties, accumulate)
     if key in _CACHE:
@@ -100,15 +100,13 @@ def _compute(call: Call, ties: str, accumulate: str) -> list[Outcome]:
         return [Outcome(_NAMES[call.verb], np.empty(shape, result_dtype(call)))]
     selects = isinstance(op, Pooling) and isinstance(op.reduction, Max)
     if call.verb == "indices":
-        system = number_type("float64", ties == "last")
-        if ties != "last":
-            return [Outcome("indices", spec.forward_with_indices(op, call.x)[1])]
-        return [Outcome("indices", spec.forward_with_indices(op, _lift(call.x, system))[1])]
+        x = _lift(call.x, number_type("float64", ties)) if ties else call.x
+        return [Outcome("indices", spec.forward_with_indices(op, x)[1])]
     if call.verb == "forward" and selects:
         return [Outcome("y", spec.forward(op, call.x))]
     dtype = result_dtype(call)
     computing = accumulate or ("float32" if dtype.name in HALVES else dtype.name)
-    system = number_type(computing, ties == "last")
+    system = number_type(computing, ties)
     operands = tuple(_lift(a, system) for a in call.operands)
     if call.verb == "forward":
         results = [("y", spec.forward(op, *operands))]

@@ -31,8 +31,9 @@ def explained(policy: str, call: Call, actual: Arrays, outcomes: list[Outcome]) 
     if policy not in POLICIES:
         return nothing
     try:
-        return POLICIES[policy][1](call, actual, outcomes) or nothing
-    except (ValueError, TypeError):
+        with np.errstate(all="ignore"):
+            return POLICIES[policy][1](call, actual, outcomes) or nothing
+    except (ValueError, TypeError):  # the alternative meaning has no such call
         return nothing
 
 
@@ -102,7 +103,7 @@ def _nan_ignored(call: Call, actual: Arrays, outcomes: list[Outcome]) -> Masks:
 
 def _nan_anything(call: Call, actual: Arrays, outcomes: list[Outcome]) -> Masks:
     """Whatever comes of a window with a NaN in it."""
-    if not is_float(call.x.dtype) or not np.isnan(call.x).any():
+    if not _has_nan(call) or "max" not in call.op:
         return []
     if call.verb == "vjp":
         return [np.ones(a.shape, bool) for a in actual]
@@ -112,6 +113,21 @@ def _nan_anything(call: Call, actual: Arrays, outcomes: list[Outcome]) -> Masks:
     arguments = {k: v for k, v in arguments.items() if "divisor" not in k and "count" not in k}
     touched = Call(name, arguments, "forward", (marked,))
     return [expected(touched)[0].values > 0]
+
+
+def _which_nan(call: Call, actual: Arrays, outcomes: list[Outcome]) -> Masks:
+    if call.verb == "forward" or "max" not in call.op or not _has_nan(call):
+        return []
+    return _right(expected(call, ties="last NaN"), actual)
+
+
+def _nan_derivative(call: Call, actual: Arrays, outcomes: list[Outcome]) -> Masks:
+    """Anything as the derivative of a max that is NaN."""
+    return _nan_anything(call, actual, outcomes) if call.verb in ("jvp", "vjp") else []
+
+
+def _has_nan(call: Call) -> bool:
+    return is_float(call.x.dtype) and bool(np.isnan(call.x).any())
 
 
 def _half_accumulation(call: Call, actual: Arrays, outcomes: list[Outcome]) -> Masks:
@@ -144,16 +160,26 @@ def _denormals(call: Call, actual: Arrays, outcomes: list[Outcome]) -> Masks:
 
 def _running_sums(call: Call, actual: Arrays, outcomes: list[Outcome]) -> Masks:
     """A sum that slides along the axis: rounding, infinities and NaN stay in it from there on."""
+    if "mean" not in call.op or call.verb != "forward":
+        return []
     finite = call.x[np.isfinite(call.x)] if is_float(call.x.dtype) else call.x
     top = float(np.abs(finite.astype(np.float64)).max(initial=0))
-    special = finite.size < call.x.size
-    unit = arithmetic(result_dtype(call).name).unit
-    steps = sum(call.pooled) + math.prod(call.arguments.get("kernel", (1,)))
+    of = arithmetic(result_dtype(call).name)
+    unit, steps = of.unit, sum(call.pooled) + math.prod(call.arguments.get("kernel", (1,)))
+    special = finite.size < call.x.size or top * steps >= of.largest
     near = []
     for a, o in zip(actual, outcomes, strict=True):
         gap = np.abs(a.astype(np.float64) - o.values.astype(np.float64))
         near.append((gap <= 4 * steps * unit * top) | (special & ~np.isfinite(a)))
     return near
+
+
+def _lowest_padding(call: Call, actual: Arrays, outcomes: list[Outcome]) -> Masks:
+    """A max of −inf beside padding that is the lowest finite number."""
+    if call.verb != "forward" or not is_float(call.x.dtype):
+        return []
+    lowest = -arithmetic(call.dtype).largest
+    return [(o.values == -np.inf) & (a == lowest) for a, o in zip(actual, outcomes, strict=True)]
 
 
 def _ceil_keeps(call: Call, actual: Arrays, outcomes: list[Outcome]) -> Masks:
@@ -165,12 +191,15 @@ POLICIES: dict[str, tuple[str, Callable[[Call, Any, Any], Masks]]] = {
     "sign of zero": ("−0 and +0 are equal, and either may be given", _sign_of_zero),
     "empty window": ("a window of padding alone has another value than 0", _empty_window),
     "ties": ("another of the equal cells wins", _ties),
+    "which NaN": ("the last of several NaNs wins", _which_nan),
+    "NaN derivative": ("a max that is NaN has another derivative, or none", _nan_derivative),
     "NaN ignored": ("NaN loses against every number", _nan_ignored),
     "NaN undefined": ("a window with NaN gives something else than NaN", _nan_anything),
     "half accumulation": ("sums of half types are taken in the half type", _half_accumulation),
     "default padding": ("padding does not count unless asked for", _default_padding),
     "denormals": ("subnormal numbers are flushed to zero", _denormals),
     "running sums": ("sums slide along an axis and keep what they lost", _running_sums),
+    "lowest padding": ("padding is the lowest finite number", _lowest_padding),
     "ceil windows": ("ceil_mode keeps windows that start in the end padding", _ceil_keeps),
 }
 """Name → what the choice is, and where it explains a difference."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from math import prod
 from typing import Any
 
@@ -36,8 +36,12 @@ def stream(
     layouts: Sequence[str],
     seed: int,
     inputs: int = 1,
+    fit: Callable[[Geometry], Geometry] = lambda geometry: geometry,
 ) -> Iterator[Call]:
-    """Calls without end, the same for the same seed; `inputs` per geometry, more for hard ones."""
+    """Calls without end, the same for the same seed; `inputs` per geometry, more for hard ones.
+
+    `fit` may turn three geometries of four into something nearer to what a target offers.
+    """
     if "forward" in verbs or "vjp" in verbs:
         for op in ops:
             yield from (c for c in bad_calls(op) if c.verb in verbs)
@@ -47,6 +51,8 @@ def stream(
         for op in ops:
             for _ in range(TURNS.get(op, 1)):
                 geometry, rng = next(sources[op]), generators[op]
+                if rng.random() < 0.75:
+                    geometry = fit(geometry)
                 yield from _calls(geometry, verbs, dtypes, layouts, rng, inputs)
 
 

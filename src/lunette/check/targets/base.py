@@ -16,10 +16,11 @@ from typing import Any
 import numpy as np
 
 from lunette.check.calls import OPS, VERBS, Array, Call
+from lunette.check.geometries import Geometry, valid
 from lunette.check.inputs import in_layout
 from lunette.check.stream import DTYPES
 
-__all__ = ["Program", "Target", "array_literal", "numbers"]
+__all__ = ["Program", "Target", "array_literal", "keep_shape", "numbers"]
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,10 @@ class Target:
             except metadata.PackageNotFoundError:
                 continue
         return found
+
+    def fit(self, geometry: Geometry) -> Geometry:
+        """A geometry near this one that the target is more likely to offer."""
+        return geometry
 
     def program(self, call: Call) -> Program:
         """The call in the target's own words; `NotOffered` where it has none."""
@@ -120,6 +125,28 @@ class Target:
         """The result as NumPy arrays."""
         several = isinstance(result, (tuple, list))
         return [np.asarray(r) for r in (result if several else [result])]
+
+
+def keep_shape(geometry: Geometry, leading: tuple[int, ...] | None = None) -> Geometry:
+    """Stride one, no dilation, and padding that gives an output of the input's shape."""
+    arguments = dict(geometry.arguments)
+    if "kernel" not in arguments or not 0 < math.prod(geometry.shapes[0]) < 2000:
+        return geometry
+    rank = len(arguments["kernel"])
+    pads, padding = [], arguments["padding"]
+    for axis, k in enumerate(arguments["kernel"]):
+        front = (k - 1) // 2 if padding == "same" else min(padding[axis][0], k - 1)
+        pads.append((front, k - 1 - front))
+    arguments |= {
+        "stride": (1,) * rank, "dilation": (1,) * rank, "padding": tuple(pads), "ceil_mode": False,
+    }  # fmt: skip
+    if "count_include_pad" in arguments:
+        arguments["count_include_pad"] = True
+    arguments.pop("divisor_override", None)
+    shape = geometry.shapes[0]
+    batch = shape[: len(shape) - rank] if leading is None else leading
+    fitted = Geometry(geometry.op, arguments, ((*batch, *shape[len(shape) - rank :]),), geometry.hard)
+    return valid(fitted) or geometry
 
 
 def numbers(a: Array) -> str:
