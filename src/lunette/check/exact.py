@@ -22,8 +22,9 @@ from lunette.spec.scalars import Scalars
 __all__ = ["Arithmetic", "Exact", "arithmetic", "number_type"]
 
 PRECISION = Context(prec=60, Emin=-(10**9), Emax=10**9)
-EXP_ERROR = 4.0
-"""Roundings allowed to one exp or log: libraries stay within a few units in the last place."""
+EXP_ERROR, LOG_ERROR = 16.0, 4.0
+"""Roundings allowed to one exp or log. A library's stay within four; a sum that rescales as it meets
+larger cells makes a weight of up to four exponentials."""
 
 
 @dataclass(frozen=True)
@@ -225,7 +226,7 @@ class System(Scalars):
         value = Fraction(PRECISION.ln(_decimal(a.value)))
         below = magnitude(a.value) - a.error
         lost = a.error / below if below > 0 else math.inf
-        lost += EXP_ERROR * self.unit * magnitude(value) + self.tiny
+        lost += LOG_ERROR * self.unit * magnitude(value) + self.tiny
         return a._leaf(value, lost, 0.0)
 
 

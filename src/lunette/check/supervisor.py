@@ -157,7 +157,7 @@ class Supervisor:
             **os.environ,
             "PYTHONPATH": os.pathsep.join([p or "." for p in sys.path if p != ""] + ["."]),
             "MALLOC_PERTURB_": "165",  # fresh memory is not zero, so a cell left unwritten shows
-            "PYTHONFAULTHANDLER": "",
+            "OMP_NUM_THREADS": "2",
             **self.target.environment,
         }
         self._stderr = tempfile.TemporaryFile()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import math
+import re
 from dataclasses import dataclass
 from importlib import metadata
 from typing import Any
@@ -103,8 +104,9 @@ class Target:
         text = "\n".join(lines)
         if "ml_dtypes" in text:
             text = f"import ml_dtypes\n{text}"
-        if "nan" in text or "inf" in text:
-            text = f"from math import inf, nan\n{text}"
+        named = [n for n in ("inf", "nan") if re.search(rf"(?<![\w.]){n}\b", text)]
+        if named:
+            text = f"from math import {', '.join(named)}\n{text}"
         return text
 
     # -- in the worker --
