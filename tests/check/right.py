@@ -17,7 +17,11 @@ import numpy as np
 from lunette.check import Call, NotOffered
 
 _STALE: dict[Any, Any] = {}
-LOWEST = {"float16": -65504.0, "float32": -3.4028234663852886e38, "float64": -1.797693134862315708e308}
+LOWEST = {
+    "float16": -65504.0,
+    "float32": -3.4028234663852886e38,
+    "float64": -1.797693134862315708e308,
+}
 
 
 class Axis:
@@ -88,7 +92,10 @@ def check(call: Call, wrong: str) -> None:
 def axes_of(call: Call, wrong: str) -> list[Axis]:
     arguments = call.arguments
     if "output_size" in arguments:
-        return [adaptive(n, m, wrong) for n, m in zip(call.pooled, arguments["output_size"], strict=True)]
+        return [
+            adaptive(n, m, wrong)
+            for n, m in zip(call.pooled, arguments["output_size"], strict=True)
+        ]
     if "ndim" in arguments:
         return [Axis([range(n)], n, [n]) for n in call.pooled]
     names = ("kernel", "stride", "dilation")
@@ -207,7 +214,12 @@ def pool(call: Call, x: Any, wrong: str) -> Any:
         return result.astype(np.float32) if wrong == "gradient in float32" else result
     result = result.reshape(shape)
     outs = shape[-1] if shape else 0
-    if wrong == "last output of seventeen" and outs % 16 == 1 and outs > 1 and call.verb == "forward":
+    if (
+        wrong == "last output of seventeen"
+        and outs % 16 == 1
+        and outs > 1
+        and call.verb == "forward"
+    ):
         result = result.copy()
         result[..., -1] = result[..., -2]
     return result
@@ -257,17 +269,21 @@ def maximum(call: Call, x: Any, axes: list[Axis], wrong: str) -> Any:
         value = np.take_along_axis(cells, best[..., None], -1)[..., 0]
         if wrong == "padding is the lowest number" and x.dtype.name in LOWEST:
             beside = (~real).any(-1)
-            value = np.where(beside & (value == -np.inf), np.array(LOWEST[x.dtype.name], x.dtype), value)
+            value = np.where(
+                beside & (value == -np.inf), np.array(LOWEST[x.dtype.name], x.dtype), value
+            )
         if wrong == "plus zero for minus zero" and floating:
             value = value + np.zeros((), x.dtype)
         hole = -np.inf if wrong == "an empty window is −inf" and floating else 0
         return np.where(empty, np.array(hole, x.dtype), value).astype(x.dtype)
     if call.verb == "indices":
-        position = np.take_along_axis(np.broadcast_to(flat, tied.shape), best[..., None], -1)[..., 0]
+        position = np.take_along_axis(np.broadcast_to(flat, tied.shape), best[..., None], -1)[
+            ..., 0
+        ]
         if wrong == "indices within the row":
             position = position % axes[-1].n
         if wrong.startswith("indices in "):
-            position = position.astype(wrong.split()[-1]).astype(np.int64)
+            position = position.astype(wrong.rsplit(maxsplit=1)[-1]).astype(np.int64)
         if wrong == "indices through float32":
             position = position.astype(np.float32).astype(np.int64)
         return np.where(empty, -1, position).astype(np.int64)
@@ -365,7 +381,7 @@ def derivative(call: Call, x: Any, axes: list[Axis], weights: Any, wrong: str) -
     """Weights of the cells of each window, applied forwards or backwards."""
     dtype = working(call, x, wrong)
     if call.verb == "jvp":
-        windows, _, real = gather(call.tangents[0].astype(np.float64), axes, 0)
+        windows, _, _ = gather(call.tangents[0].astype(np.float64), axes, 0)
         terms = np.where(weights == 0, 0, weights * windows)
         if wrong == "tangent negated":
             terms = -terms
@@ -429,7 +445,9 @@ def convolve(call: Call, wrong: str) -> Any:
             for k, ix, mask in taps:
                 factor = w[(a, o, *k)] if transposed else w[(b, i, *k)]
                 if transposed:
-                    np.add.at(result[:, b], (slice(None), *ix), np.where(mask, source[:, a] * factor, 0))
+                    np.add.at(
+                        result[:, b], (slice(None), *ix), np.where(mask, source[:, a] * factor, 0)
+                    )
                 else:
                     result[:, b] += np.where(mask, source[(slice(None), a_read, *ix)] * factor, 0)
         return result
@@ -468,7 +486,10 @@ def gradients(call: Call, rows: Any, weight: Any, taps: Any, transposed: bool, p
         a, b = g * per_in + i, g * per_out + o
         for k, ix, mask in taps:
             place = (a, o, *k) if transposed else (b, i, *k)
-            mirrored = (*place[:2], *(n - 1 - j for n, j in zip(call.arguments["kernel"], k, strict=True)))
+            mirrored = (
+                *place[:2],
+                *(n - 1 - j for n, j in zip(call.arguments["kernel"], k, strict=True)),
+            )
             kept = mirrored if wrong == "weight gradient flipped" else place
             if transposed:
                 seen = np.where(mask, gy[(slice(None), b, *ix)], 0)

@@ -75,7 +75,7 @@ class Call:
     @property
     def dtype(self) -> str:
         """Name of the first operand's dtype."""
-        return self.x.dtype.name
+        return str(self.x.dtype.name)
 
     @cached_property
     def lunette_op(self) -> Op:
@@ -97,12 +97,12 @@ class Call:
     def batch(self) -> tuple[int, ...]:
         """The axes before the pooled ones; of a convolution, those before the channels."""
         channels = int(self.op.startswith("conv"))
-        return self.x.shape[: self.x.ndim - self.rank - channels]
+        return tuple(self.x.shape[: self.x.ndim - self.rank - channels])
 
     @property
     def pooled(self) -> tuple[int, ...]:
         """Lengths of the axes that the windows slide over."""
-        return self.x.shape[self.x.ndim - self.rank :]
+        return tuple(self.x.shape[self.x.ndim - self.rank :])
 
     def arrays(self) -> dict[str, Array]:
         """Every array by the name it has in a program."""

@@ -18,13 +18,13 @@ def check(
     target: Annotated[
         str, typer.Argument(help="What to check: a name from --list, or module:function.")
     ] = "",
-    op: Annotated[
-        list[str] | None, typer.Option(help=f"Only these ops: {', '.join(OPS)}.")
-    ] = None,
+    op: Annotated[list[str] | None, typer.Option(help=f"Only these ops: {', '.join(OPS)}.")] = None,
     verb: Annotated[
         list[str] | None, typer.Option(help=f"Only these verbs: {', '.join(VERBS)}.")
     ] = None,
-    cases: Annotated[int | None, typer.Option(help="How many calls; a minute's worth if not given.")] = None,
+    cases: Annotated[
+        int | None, typer.Option(help="How many calls; a minute's worth if not given.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="The same seed gives the same report.")] = 0,
     time: Annotated[
         float | None, typer.Option(help="Run for this many seconds instead of a number of calls.")
@@ -73,9 +73,7 @@ def check(
         raise typer.BadParameter(f"{target} is not installed: needs {', '.join(chosen.modules)}")
     command = _command(target, op, verb, cases, seed, time)
     with Display(console, target) as display:
-        result = run(
-            chosen, op, verb, cases, seed, time, command=command, progress=display.update
-        )
+        result = run(chosen, op, verb, cases, seed, time, command=command, progress=display.update)
     show_report(console, result)
     if report is not None:
         write_html(result, report)

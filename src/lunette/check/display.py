@@ -98,7 +98,9 @@ def _table(report: Report) -> Table:
     table.add_column("")
     for op in report.matrix:
         words = op.replace("adaptive", "adap-\ntive").replace("transpose", "trans-\npose")
-        table.add_column(words.replace("-", "\n", 1) if "\n" not in words else words, justify="center")
+        table.add_column(
+            words.replace("-", "\n", 1) if "\n" not in words else words, justify="center"
+        )
     for name in PROPERTIES:
         cells = []
         for row in report.matrix.values():

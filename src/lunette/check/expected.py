@@ -40,7 +40,7 @@ class Outcome:
 
     def differs(self, actual: Array) -> Array:
         """Where an array of the same shape is not what it must be."""
-        if self.slack is None:
+        if self.slack is None or self.rest is None or self.loose is None:
             return ~_same(actual, self.values)
         with np.errstate(all="ignore"):
             center = self.values.astype(np.float64)
@@ -85,7 +85,8 @@ def result_dtype(call: Call) -> np.dtype[Any]:
     if call.verb == "indices":
         return np.dtype(np.int64)
     if call.op == "unpool" or call.verb == "vjp":
-        return call.x.dtype
+        dtype: np.dtype[Any] = call.x.dtype
+        return dtype
     return call.lunette_op.result_dtype(*(a.dtype for a in call.operands))
 
 
@@ -133,9 +134,9 @@ def _outcome(name: str, numbers: Array, dtype: np.dtype[Any], computing: str) ->
     center, rest, slack = (np.zeros(numbers.shape) for _ in range(3))
     loose = np.zeros(numbers.shape, bool)
     final, inner = arithmetic(dtype.name), arithmetic(computing)
-    for i, number in np.ndenumerate(numbers):
-        assert isinstance(number, Exact)
-        number = number.settled()
+    for i, found in np.ndenumerate(numbers):
+        assert isinstance(found, Exact)
+        number = found.settled()
         if number.special:
             center[i] = number.value
             loose[i] = number.peak >= inner.largest

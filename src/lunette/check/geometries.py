@@ -40,7 +40,9 @@ def geometries(op: str, rng: np.random.Generator) -> Iterator[Geometry]:
             yield checked
 
 
-def _interleaved(small: Iterator[Geometry], op: str, rng: np.random.Generator) -> Iterator[Geometry]:
+def _interleaved(
+    small: Iterator[Geometry], op: str, rng: np.random.Generator
+) -> Iterator[Geometry]:
     for _ in count():
         following = next(small, None)
         if following is not None:
@@ -139,33 +141,39 @@ def _batch(rng: np.random.Generator) -> tuple[int, ...]:
     return choices[int(rng.choice(len(choices), p=weights))]
 
 
+# (lengths, kernel, stride, …): ceil_mode, some windows would start in the end padding
+CEIL: list[Any] = [
+    ((4, 4), 3, 2, 1), ((5, 5), 2, 2, 0), ((12,), 1, 2, 0), ((5,), 2, 3, 1), ((6, 5), 3, 2, 1),
+    ((4,), 2, 3, 1), ((7,), 3, 3, 1), ((6, 6, 5), 3, 2, 1), ((10,), 4, 3, 2), ((3,), 2, 2, 1),
+]  # fmt: skip
+# padding with dilation; windows of padding alone; padding past half the kernel
+PADDED: list[Any] = [
+    ((1,), 2, 1, 2, 3), ((4,), 2, 1, 2, 3), ((5, 4), 3, 1, 2, 2), ((6,), 2, 1, 3, 1),
+    ((5,), 3, 2, [(2, 0)], 1), ((5,), 3, 2, [(0, 3)], 1), ((6, 6), 2, 3, 1, 2),
+    ((7, 7), 3, 1, 1, 1), ((7,), 2, 2, 2, 4), ((2, 2), 3, 1, 1, 1), ((9,), 3, 2, 1, 2),
+]  # fmt: skip
+# strides past the kernel; a window over everything; one cell
+STRIDES: list[Any] = [((9,), 1, 4), ((8, 9), 2, 5), ((5, 7), (5, 7), 1), ((1, 1), 1, 1)]
+# "same", and its mirror image with the odd cell in front
+SAME: list[Any] = [((5,), 2, 1), ((6, 5), 2, 2), ((7,), 4, 3), ((4, 4), 4, 1), ((8,), 3, 2)]
+
+
 def _hard_sliding(op: str, rng: np.random.Generator) -> Iterator[Geometry]:
     def make(*arguments: Any, **named: Any) -> Geometry:
         return _sliding(op, rng, *arguments, **named)
 
-    # ceil_mode, with and without padding; windows that would start in the end padding
-    for lengths, k, s, p in [
-        ((4, 4), 3, 2, 1), ((5, 5), 2, 2, 0), ((12,), 1, 2, 0), ((5,), 2, 3, 1), ((6, 5), 3, 2, 1),
-        ((4,), 2, 3, 1), ((7,), 3, 3, 1), ((6, 6, 5), 3, 2, 1), ((10,), 4, 3, 2), ((3,), 2, 2, 1),
-    ]:  # fmt: skip
-        both: tuple[bool, ...] = (True, False) if op != "max" else (True,)
-        for include in both:
-            own = {"count_include_pad": include, "divisor_override": None}
-            own = own if op == "mean" else {k: own[k] for k in ("count_include_pad",)}
-            yield make(lengths, k, s, p, ceil_mode=True, **({} if op == "max" else own))
-    # padding with dilation; windows of padding alone; padding past half the kernel
-    for lengths, k, s, p, d in [
-        ((1,), 2, 1, 2, 3), ((4,), 2, 1, 2, 3), ((5, 4), 3, 1, 2, 2), ((6,), 2, 1, 3, 1),
-        ((5,), 3, 2, [(2, 0)], 1), ((5,), 3, 2, [(0, 3)], 1), ((6, 6), 2, 3, 1, 2),
-        ((7, 7), 3, 1, 1, 1), ((7,), 2, 2, 2, 4), ((2, 2), 3, 1, 1, 1), ((9,), 3, 2, 1, 2),
-    ]:  # fmt: skip
+    for lengths, k, s, p in CEIL:
+        for include in (True, False) if op != "max" else (True,):
+            own: dict[str, Any] = {} if op == "max" else {"count_include_pad": include}
+            if op == "mean":
+                own["divisor_override"] = None
+            yield make(lengths, k, s, p, ceil_mode=True, **own)
+    for lengths, k, s, p, d in PADDED:
         yield make(lengths, k, s, p, d)
         yield make(lengths, k, s, p, d, ceil_mode=True)
-    # strides past the kernel; a window over everything; one cell
-    for lengths, k, s in [((9,), 1, 4), ((8, 9), 2, 5), ((5, 7), (5, 7), 1), ((1, 1), 1, 1)]:
+    for lengths, k, s in STRIDES:
         yield make(lengths, k, s)
-    # "same", and its mirror image with the odd cell in front
-    for lengths, k, s in [((5,), 2, 1), ((6, 5), 2, 2), ((7,), 4, 3), ((4, 4), 4, 1), ((8,), 3, 2)]:
+    for lengths, k, s in SAME:
         yield make(lengths, k, s, "same", **_counted(op))
         yield make(lengths, k, s, _same_lower(lengths, k, s), **_counted(op))
     # lengths around vector widths
@@ -373,9 +381,7 @@ def _small(op: str, rng: np.random.Generator) -> Iterator[Geometry]:
         for n, m in product(range(1, 10), range(1, 10)):
             yield _adaptive(op, rng, (n,), (m,), hard=False)
     elif op.startswith("conv"):
-        for n, k, s, p, d in product(
-            range(1, 6), range(1, 4), range(1, 4), range(3), range(1, 3)
-        ):
+        for n, k, s, p, d in product(range(1, 6), range(1, 4), range(1, 4), range(3), range(1, 3)):
             if op == "conv-transpose" or d * (k - 1) + 1 <= n + 2 * p:
                 yield _convolution(op, rng, (n,), k, s, p, d, hard=False)
 

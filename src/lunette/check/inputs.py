@@ -21,11 +21,12 @@ def dtype_of(name: str) -> np.dtype[Any]:
     if name == "bfloat16":
         import ml_dtypes
 
-        return np.dtype(ml_dtypes.bfloat16)
-    return np.dtype(name)
+        name = ml_dtypes.bfloat16
+    found: np.dtype[Any] = np.dtype(name)
+    return found
 
 
-def _random(shape: Any, dtype: np.dtype[Any], rng: np.random.Generator) -> Array:
+def _random(shape: Any, dtype: np.dtype[Any], rng: np.random.Generator) -> Any:
     if dtype.kind in "iu":
         limits = np.iinfo(dtype)
         return rng.integers(limits.min, limits.max, shape, dtype, endpoint=True)
@@ -34,15 +35,15 @@ def _random(shape: Any, dtype: np.dtype[Any], rng: np.random.Generator) -> Array
     return rng.standard_normal(shape).astype(dtype)
 
 
-def _ties(shape: Any, dtype: np.dtype[Any], rng: np.random.Generator) -> Array:
+def _ties(shape: Any, dtype: np.dtype[Any], rng: np.random.Generator) -> Any:
     return rng.integers(0, 2 if dtype.kind == "b" else 3, shape).astype(dtype)
 
 
-def _equal(shape: Any, dtype: np.dtype[Any], rng: np.random.Generator) -> Array:
+def _equal(shape: Any, dtype: np.dtype[Any], rng: np.random.Generator) -> Any:
     return np.full(shape, rng.integers(0, 4), dtype)
 
 
-def _negative(shape: Any, dtype: np.dtype[Any], rng: np.random.Generator) -> Array:
+def _negative(shape: Any, dtype: np.dtype[Any], rng: np.random.Generator) -> Any:
     if dtype.kind in "ub":
         return np.zeros(shape, dtype)
     return -rng.integers(1, 90, shape).astype(dtype)
@@ -59,46 +60,46 @@ def _place(shape: Any, x: Array, rng: np.random.Generator, rank: int, value: flo
 
 
 def _some(x: Array, values: Any, rng: np.random.Generator, share: float) -> Array:
-    chosen = rng.random(x.shape) < share
+    chosen = np.asarray(rng.random(x.shape) < share)
     x[chosen] = rng.choice(np.asarray(values, np.float64), int(chosen.sum())).astype(x.dtype)
     return x
 
 
-def _infinite(shape: Any, dtype: np.dtype[Any], rng: np.random.Generator) -> Array:
+def _infinite(shape: Any, dtype: np.dtype[Any], rng: np.random.Generator) -> Any:
     share = float(rng.choice([0.2, 0.6, 1.0]))
     signs = [[-np.inf], [np.inf, -np.inf], [-np.inf]][int(rng.integers(3))]
     return _some(_random(shape, dtype, rng), signs, rng, share)
 
 
-def _zeros(shape: Any, dtype: np.dtype[Any], rng: np.random.Generator) -> Array:
+def _zeros(shape: Any, dtype: np.dtype[Any], rng: np.random.Generator) -> Any:
     return rng.choice([0.0, -0.0], shape).astype(dtype)
 
 
-def _denormal(shape: Any, dtype: np.dtype[Any], rng: np.random.Generator) -> Array:
+def _denormal(shape: Any, dtype: np.dtype[Any], rng: np.random.Generator) -> Any:
     tiny = {"float16": 2.0**-24, "bfloat16": 2.0**-133, "float32": 2.0**-149}
     return (rng.integers(-9, 10, shape) * tiny.get(dtype.name, 2.0**-1074)).astype(dtype)
 
 
-def _huge(shape: Any, dtype: np.dtype[Any], rng: np.random.Generator) -> Array:
+def _huge(shape: Any, dtype: np.dtype[Any], rng: np.random.Generator) -> Any:
     import ml_dtypes
 
     largest = float(ml_dtypes.finfo(dtype).max)
     return (rng.choice([-1.0, -0.5, 0.25, 0.75, 1.0], shape) * largest).astype(dtype)
 
 
-def _extremes(shape: Any, dtype: np.dtype[Any], rng: np.random.Generator) -> Array:
+def _extremes(shape: Any, dtype: np.dtype[Any], rng: np.random.Generator) -> Any:
     if dtype.kind == "b":
         return _random(shape, dtype, rng)
     limits = np.iinfo(dtype)
     return rng.choice(np.array([limits.min, limits.max, 0, limits.max - 1], dtype), shape)
 
 
-def _ramp(shape: Any, dtype: np.dtype[Any], rng: np.random.Generator) -> Array:
+def _ramp(shape: Any, dtype: np.dtype[Any], rng: np.random.Generator) -> Any:
     """Ones and large even numbers: a sum in too short a type drops the ones."""
     return rng.choice([1.0, 2048.0 if dtype.name == "float16" else 256.0, 3.0], shape).astype(dtype)
 
 
-Fill = Callable[[Any, np.dtype[Any], np.random.Generator], Array]
+Fill = Callable[[Any, np.dtype[Any], np.random.Generator], Any]
 
 FILLS: dict[str, tuple[str, Fill]] = {
     "random": ("", _random),
@@ -121,7 +122,7 @@ def fill(
     name: str, shape: tuple[int, ...], dtype: np.dtype[Any], rng: np.random.Generator, rank: int
 ) -> Array:
     """An array of this shape, filled in this way; `rank` axes make an image."""
-    x = FILLS[name][1](shape, dtype, rng)
+    x: Array = FILLS[name][1](shape, dtype, rng)
     return _place(shape, x, rng, rank, np.nan) if name == "NaN" else x
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -35,9 +35,7 @@ class Verdict:
         return self.kind in ("wrong", "crashed")
 
 
-def judge(
-    call: Call, answer: Answer, outcomes: list[Outcome], policies: dict[str, str]
-) -> Verdict:
+def judge(call: Call, answer: Answer, outcomes: list[Outcome], policies: dict[str, str]) -> Verdict:
     """What the answer is worth; `policies` are those that the target documents."""
     if answer.status == "crashed":
         return Verdict("crashed", "crash", detail=answer.text)
@@ -64,9 +62,7 @@ def _judge_values(
     call: Call, actual: list[Array], outcomes: list[Outcome], policies: dict[str, str]
 ) -> Verdict:
     if len(actual) != len(outcomes):
-        return Verdict(
-            "wrong", "count", detail=f"{len(actual)} results, expected {len(outcomes)}"
-        )
+        return Verdict("wrong", "count", detail=f"{len(actual)} results, expected {len(outcomes)}")
     used = []
     for i, (a, o) in enumerate(zip(actual, outcomes, strict=True)):
         if a.shape != o.values.shape:
@@ -95,9 +91,7 @@ def _judge_values(
     return _wrong(call, actual, outcomes, masks)
 
 
-def _wrong(
-    call: Call, actual: list[Array], outcomes: list[Outcome], masks: list[Array]
-) -> Verdict:
+def _wrong(call: Call, actual: list[Array], outcomes: list[Outcome], masks: list[Array]) -> Verdict:
     which = next(i for i, m in enumerate(masks) if m.any())
     a, o, mask = actual[which], outcomes[which], masks[which]
     symptom = _symptom(call, a, o, mask)
@@ -137,7 +131,9 @@ def _show(value: Any) -> str:
     if np.asarray(value).dtype.kind in "iu":
         return str(int(value))
     number = float(value)
-    return repr(number) if not math.isfinite(number) or number != round(number, 3) else f"{number:g}"
+    return (
+        repr(number) if not math.isfinite(number) or number != round(number, 3) else f"{number:g}"
+    )
 
 
 def _ceil_shape(call: Call) -> tuple[int, ...]:
@@ -150,15 +146,3 @@ def _ceil_shape(call: Call) -> tuple[int, ...]:
     for n, k, s, (before, after), d in zip(call.pooled, *columns, strict=True):
         lengths.append(-(-(n + before + after - d * (k - 1) - 1) // s) + 1)
     return (*call.batch, *lengths)
-
-
-def worst(verdicts: list[Verdict]) -> str:
-    """The gravest kind among them."""
-    order = ("crashed", "wrong", "refused", "differs by policy", "agrees", "not offered")
-    kinds = {v.kind for v in verdicts}
-    return next((k for k in order if k in kinds), "not offered")
-
-
-def simpler(verdict: Verdict) -> Verdict:
-    """The verdict without what depends on the very case."""
-    return replace(verdict, detail="", place=None)

@@ -22,7 +22,7 @@ MOST = 16
 def picture(finding: Finding) -> str:
     """Inline SVG."""
     call = finding.call
-    blocks = []
+    blocks: list[tuple[str, Array, Any, Any, Array | None]] = []
     window, margins = _window(finding)
     image = _plane(call.x, finding, call.x.ndim - min(2, call.x.ndim))
     blocks.append(("input, padding hatched, window framed", image, window, margins, None))

@@ -79,7 +79,7 @@ def _ties(call: Call, actual: Arrays, outcomes: list[Outcome]) -> Masks:
         at = np.where(inside, actual[0], 0)
         lines = np.broadcast_to(values, actual[0].shape).reshape(*call.batch, -1)
         chosen = np.take_along_axis(flat, at.reshape(*call.batch, -1), -1)
-        tied = (chosen == lines) | ((chosen != chosen) & (lines != lines))
+        tied = (chosen == lines) | (_nans(chosen) & _nans(lines))
         return [tied.reshape(actual[0].shape) & inside]
     for ties in ("first", "all", "split"):
         other = replace(call, arguments={**call.arguments, "ties": ties})
@@ -88,6 +88,10 @@ def _ties(call: Call, actual: Arrays, outcomes: list[Outcome]) -> Masks:
             return masks
     last = replace(call, arguments={**call.arguments, "ties": "first"})
     return _right(expected(last, ties="last"), actual)
+
+
+def _nans(a: Array) -> Array:
+    return np.isnan(a) if is_float(a.dtype) else np.zeros(a.shape, bool)
 
 
 def _nan_ignored(call: Call, actual: Arrays, outcomes: list[Outcome]) -> Masks:

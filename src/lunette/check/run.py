@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -9,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from lunette.check.calls import Array, Call, NotOffered
 from lunette.check.expected import Outcome, expected
-from lunette.check.judge import VERDICTS, Verdict, judge
+from lunette.check.judge import Verdict, judge
 from lunette.check.shrink import shrink
 from lunette.check.stream import stream
 from lunette.check.supervisor import Answer, Job, Supervisor
@@ -111,26 +112,23 @@ def _batches(
     """Calls in the target's own words; those it has no words for are counted and left out."""
     batch: list[Job] = []
     size = min(BATCH, max(4, target.cases // 20))
-    idle = 0
     for call in calls:
         for variant in target.variants:
             asked = replace(call, variant=variant)
             try:
                 batch.append((asked, target.program(asked)))
-                idle = 0
             except NotOffered as reason:
-                idle += 1
                 _count(report, asked, Verdict("not offered", detail=str(reason)))
-            if total is not None and report.cases + len(batch) >= total:
+            left = math.inf if total is None else total - report.cases
+            if batch and len(batch) >= min(size, left):
                 yield batch
-                return
-        if len(batch) >= size:
-            yield batch
-            batch = []
-        if idle > 20_000:  # the target offers nothing of what was chosen
-            if batch:
-                yield batch
-            return
+                batch = []
+                if total is not None and report.cases >= total:
+                    return
+        if report.counts["not offered"] > 20_000 + 30 * report.cases:
+            break  # the target offers next to nothing of what was chosen
+    if batch:
+        yield batch
 
 
 def _try(
@@ -145,7 +143,7 @@ def _try(
     meanings = [[] if call.bad else expected(call) for call, _ in batch]
     for (call, program), outcomes, answer in zip(batch, meanings, worker.collect(), strict=True):
         verdict = judge(call, answer, outcomes, target.policies)
-        report.cases += 1
+        report.cases += verdict.kind != "not offered"
         _count(report, call, verdict)
         if verdict.is_finding:
             key = (call.op, call.verb, verdict.kind, verdict.symptom, call.variant, call.bad)
@@ -178,7 +176,8 @@ def _findings(
     """One finding for each kind of failure, or more where shrinking shows them to differ."""
     seen: dict[tuple[str, ...], Finding] = {}
     for cases in failures.values():
-        few, tags = [], set()
+        few: list[tuple[Call, Verdict]] = []
+        tags: set[frozenset[str]] = set()
         for call, verdict in cases:
             if call.tags not in tags and len(few) < PER_KIND:
                 few.append((call, verdict))
@@ -193,7 +192,9 @@ def _findings(
             known = seen.get(shape)
             if known is not None:  # the same at another opset
                 if small.variant and small.variant not in known.call.variant:
-                    known.call = replace(known.call, variant=f"{known.call.variant}, {small.variant}")
+                    known.call = replace(
+                        known.call, variant=f"{known.call.variant}, {small.variant}"
+                    )
                     known.count += len(cases)
                 continue
             if shape in shapes:
@@ -230,8 +231,3 @@ def _small(
         again, outcomes = verdict, ([] if call.bad else expected(call))
         small = call
     return Finding(small, again, target.snippet(small), outcomes, answer.arrays)
-
-
-def summary(report: Report) -> str:
-    """The counts in a line."""
-    return ", ".join(f"{report.counts[k]} {k}" for k in VERDICTS if report.counts[k])

@@ -184,7 +184,9 @@ def _simpler(a: Array) -> Iterator[Array]:
             yield filled
     if is_float(a.dtype):
         with np.errstate(all="ignore"):
-            whole = np.where(finite, np.rint(np.clip(a.astype(np.float64), -9, 9)), a).astype(a.dtype)
+            whole = np.where(finite, np.rint(np.clip(a.astype(np.float64), -9, 9)), a).astype(
+                a.dtype
+            )
         if _cost(whole) < _cost(a):
             yield whole
     if a.size <= 48:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from math import prod
 from typing import Any
 
@@ -42,9 +43,9 @@ def stream(
 
     `fit` may turn three geometries of four into something nearer to what a target offers.
     """
-    if "forward" in verbs or "vjp" in verbs:
-        for op in ops:
-            yield from (c for c in bad_calls(op) if c.verb in verbs)
+    bad = iter([c for op in ops for c in bad_calls(op) if c.verb in verbs])
+    if inputs == 1:  # where every new program is dear, bad calls take turns with the others
+        yield from bad
     generators = {op: np.random.default_rng([seed, zlib.crc32(op.encode())]) for op in ops}
     sources = {op: geometries(op, rng) for op, rng in generators.items()}
     while True:
@@ -54,6 +55,7 @@ def stream(
                 if rng.random() < 0.75:
                     geometry = fit(geometry)
                 yield from _calls(geometry, verbs, dtypes, layouts, rng, inputs)
+        yield from islice(bad, 1)
 
 
 def _calls(
@@ -67,10 +69,13 @@ def _calls(
     possible = [v for v in verbs if v in _verbs(geometry)]
     if not possible:
         return
-    if geometry.hard:
-        chosen = possible * max(1, inputs) + possible[:1]
-    else:
-        chosen = [str(rng.choice(possible))] * inputs
+    if inputs > 1:  # few programs, each on several inputs
+        for verb in rng.permutation(possible)[:2]:
+            dtype = _dtype(geometry, str(verb), dtypes, rng)
+            for _ in range(inputs if dtype is not None else 0):
+                yield _call(geometry, str(verb), dtype, layouts, rng)
+        return
+    chosen = [*possible, possible[0]] if geometry.hard else [str(rng.choice(possible))]
     for verb in chosen:
         dtype = _dtype(geometry, verb, dtypes, rng)
         if dtype is not None:
@@ -101,7 +106,7 @@ def _dtype(
 def _call(
     geometry: Geometry,
     verb: str,
-    dtype: np.dtype[Any],
+    dtype: Any,
     layouts: Sequence[str],
     rng: np.random.Generator,
 ) -> Call:
@@ -132,7 +137,9 @@ def _call(
     )
     if verb == "vjp":
         shape = call.lunette_op.out_shape(*geometry.shapes)
-        gradient = _direction(shape, call.lunette_op.result_dtype(*(a.dtype for a in operands)), rng)
+        gradient = _direction(
+            shape, call.lunette_op.result_dtype(*(a.dtype for a in operands)), rng
+        )
         call = Call(
             geometry.op, arguments, verb, operands, (), gradient, layout, tags=frozenset(tags)
         )

@@ -160,7 +160,7 @@ class Supervisor:
             "OMP_NUM_THREADS": "2",
             **self.target.environment,
         }
-        self._stderr = tempfile.TemporaryFile()
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 — it outlives this call
         self._process = subprocess.Popen(
             [sys.executable, "-m", "lunette.check.worker", self.target.name, str(self.memory)],
             stdin=subprocess.PIPE,

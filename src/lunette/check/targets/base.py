@@ -147,7 +147,9 @@ def keep_shape(geometry: Geometry, leading: tuple[int, ...] | None = None) -> Ge
     arguments.pop("divisor_override", None)
     shape = geometry.shapes[0]
     batch = shape[: len(shape) - rank] if leading is None else leading
-    fitted = Geometry(geometry.op, arguments, ((*batch, *shape[len(shape) - rank :]),), geometry.hard)
+    fitted = Geometry(
+        geometry.op, arguments, ((*batch, *shape[len(shape) - rank :]),), geometry.hard
+    )
     return valid(fitted) or geometry
 
 
@@ -181,4 +183,4 @@ def _all_equal(a: Array) -> bool:
     first = flat[0]
     if a.dtype.kind not in "iub" and math.isnan(float(first)):
         return bool(np.isnan(flat).all())
-    return bool((flat == first).all() and (a.dtype.kind in "iub" or not (float(first) == 0)))
+    return bool((flat == first).all() and (a.dtype.kind in "iub" or float(first) != 0))

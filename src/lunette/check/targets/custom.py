@@ -55,7 +55,9 @@ class Custom(Target):
             )
         else:
             setup = f"from {self.place} import {self.function} as adapter"
-        return Program(f"import numpy as np\nfrom lunette.check import Call\n{setup}", "y = adapter(call)")
+        return Program(
+            f"import numpy as np\nfrom lunette.check import Call\n{setup}", "y = adapter(call)"
+        )
 
     def snippet(self, call: Call) -> str:
         names = list(call.arrays())

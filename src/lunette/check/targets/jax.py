@@ -74,7 +74,9 @@ class Jax(Target):
         if call.op == "max":
             if call.verb in ("jvp", "vjp") and arguments.get("ties", "first") != "first":
                 raise NotOffered(f"ties={arguments['ties']!r}")
-            lowest = {"f": "-jnp.inf", "b": "False"}.get(_kind(call.x), "x.dtype.type(jnp.iinfo(x.dtype).min)")
+            lowest = {"f": "-jnp.inf", "b": "False"}.get(
+                _kind(call.x), "x.dtype.type(jnp.iinfo(x.dtype).min)"
+            )
             return f"lax.reduce_window(x, {lowest}, lax.max, {more})"
         if _kind(call.x) != "f":
             raise NotOffered("a mean of integers in float64")
@@ -120,7 +122,9 @@ class Jax(Target):
         if arguments["groups"] != 1:
             raise NotOffered("groups of a transposed convolution")
         if call.bad:
-            raise NotOffered("padding and output_padding: lax.conv_transpose pads the dilated input")
+            raise NotOffered(
+                "padding and output_padding: lax.conv_transpose pads the dilated input"
+            )
         columns = (arguments[k] for k in ("kernel", "padding", "dilation", "output_padding"))
         padding = tuple(
             (d * (k - 1) - before, d * (k - 1) - after + extra)

@@ -17,7 +17,9 @@ class OnnxRuntime(OnnxTarget):
     name = "onnxruntime"
     modules = ("onnx", "onnxruntime")
     distributions = ("onnxruntime", "onnx")
-    about = "ONNX Runtime's CPU provider: MaxPool, AveragePool, Global*, Conv, ConvTranspose, MaxUnpool"
+    about = (
+        "ONNX Runtime's CPU provider: MaxPool, AveragePool, Global*, Conv, ConvTranspose, MaxUnpool"
+    )
     dtypes = ("float32", "float64", "float16", "int8", "uint8", "int64")
     cases = 3000
     seconds = 10.0

@@ -13,7 +13,7 @@ __all__ = ["Ours"]
 class Ours(Target):
     """`spec` and every backend of `lunette.dispatch`."""
 
-    distributions = ("numpy", "numba")
+    distributions: tuple[str, ...] = ("numpy", "numba")
 
     def __init__(self, backend: str) -> None:
         self.name = self.backend = backend

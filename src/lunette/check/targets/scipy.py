@@ -89,6 +89,9 @@ class Scipy(Target):
             if before + after != d * (k - 1):
                 raise NotOffered("an output of another length than the input")
             origins.append(before - k // 2)
-        if any(o < -(k // 2) or o > (k - 1) // 2 for o, k in zip(origins, arguments["kernel"], strict=True)):
+        if any(
+            o < -(k // 2) or o > (k - 1) // 2
+            for o, k in zip(origins, arguments["kernel"], strict=True)
+        ):
             raise NotOffered("a window that does not hold its own place")
         return tuple(origins)

@@ -19,8 +19,8 @@ class Torch(Target):
     """Eager PyTorch."""
 
     name = "torch"
-    modules = ("torch",)
-    distributions = ("torch",)
+    modules: tuple[str, ...] = ("torch",)
+    distributions: tuple[str, ...] = ("torch",)
     about = "PyTorch eager on the CPU: torch.nn.functional, torch.amax, mean, logsumexp"
     dtypes = (
         "float32", "float64", "float16", "bfloat16", "int8", "uint8", "int16", "int32", "int64",
@@ -29,7 +29,11 @@ class Torch(Target):
     layouts = ("contiguous", "strided", "offset", "transposed", "channels last")
     cases = 4000
     seconds = 10.0
-    unsupported = ("not implemented for", "not supported", "must be either floating")
+    unsupported: tuple[str, ...] = (
+        "not implemented for",
+        "not supported",
+        "must be either floating",
+    )
     policies = {  # noqa: RUF012
         "empty window": MAX_DOCS + ", so a window of padding alone is −inf",
         "sign of zero": "IEEE 754 comparison, which torch.maximum follows: −0 and +0 are equal",
@@ -137,7 +141,9 @@ class Torch(Target):
         bias = "bias" if len(call.operands) == 3 else "None"
         stride, dilation, groups = (arguments[k] for k in ("stride", "dilation", "groups"))
         if call.op == "conv":
-            return f"F.conv{call.rank}d(x, weight, {bias}, {stride}, {padding}, {dilation}, {groups})"
+            return (
+                f"F.conv{call.rank}d(x, weight, {bias}, {stride}, {padding}, {dilation}, {groups})"
+            )
         extra = arguments["output_padding"]
         return (
             f"F.conv_transpose{call.rank}d(x, weight, {bias}, {stride}, {padding}, {extra}, "
@@ -221,8 +227,8 @@ class TorchCompile(Torch):
 
     name = "torch-compile"
     about = "PyTorch through torch.compile (inductor) on the CPU"
-    cases = 60
-    inputs = 3
+    cases = 100
+    inputs = 2
     seconds = 180.0
     environment = {"TORCHINDUCTOR_COMPILE_THREADS": "1", "OMP_NUM_THREADS": "2"}  # noqa: RUF012
 

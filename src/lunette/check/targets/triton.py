@@ -54,7 +54,9 @@ class Triton(Torch):
         return {} if os.path.exists("/dev/nvidia0") else {"TRITON_INTERPRET": "1"}
 
     def installed(self) -> bool:
-        return super().installed() and importlib.util.find_spec("lunette.kernels.triton") is not None
+        return (
+            super().installed() and importlib.util.find_spec("lunette.kernels.triton") is not None
+        )
 
     def versions(self) -> dict[str, str]:
         from lunette import __version__
