@@ -15,7 +15,7 @@ PLAIN = {"kernel": (2,), "stride": (2,), "padding": ((0, 0),), "dilation": (1,)}
 
 def _verdict(call, *arrays, policies=(), status="ok", text=""):
     outcomes = [] if call.bad else expected(call)
-    documented = {p: "documented" for p in policies}
+    documented = dict.fromkeys(policies, "documented")
     return judge(call, Answer(status, list(arrays), text), outcomes, documented)
 
 
