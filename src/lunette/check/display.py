@@ -94,13 +94,12 @@ def show_report(console: Console, report: Report) -> None:
 
 def _table(report: Report) -> Table:
     """Properties down, ops across: that way it fits a terminal."""
-    table = Table(title=f"lunette check {report.target}", box=SIMPLE_HEAD, padding=(0, 1))
-    table.add_column("")
+    table = Table(
+        title=f"lunette check {report.target}", box=SIMPLE_HEAD, padding=0, title_justify="left"
+    )
+    table.add_column("", max_width=10)
     for op in report.matrix:
-        words = op.replace("adaptive", "adap-\ntive").replace("transpose", "trans-\npose")
-        table.add_column(
-            words.replace("-", "\n", 1) if "\n" not in words else words, justify="center"
-        )
+        table.add_column(_heading(op), justify="center", no_wrap=True)
     for name in PROPERTIES:
         cells = []
         for row in report.matrix.values():
@@ -109,6 +108,12 @@ def _table(report: Report) -> Table:
         if any(cell.plain for cell in cells):
             table.add_row(name, *cells)
     return table
+
+
+def _heading(op: str) -> str:
+    """The op's name, a few letters a line."""
+    parts = {"adaptive": "adap-\ntive", "transpose": "trans-\npose", "unpool": "un-\npool"}
+    return "\n".join(parts.get(word, word) for word in op.split("-"))
 
 
 def _show_finding(console: Console, number: int, finding: Finding) -> None:

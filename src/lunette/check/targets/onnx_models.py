@@ -135,6 +135,8 @@ def _padding(call: Call) -> dict[str, Any]:
     """Numbers, or auto_pad where these numbers are what it would choose."""
     padding = call.arguments["padding"]
     if padding == "same":
+        if min(_totals(call)) < 0:
+            raise NotOffered("auto_pad where the standard's formula for it is negative")
         return {"auto_pad": "SAME_UPPER"}
     if not call.bad and call.op != "conv-transpose" and _is_same_lower(call):
         return {"auto_pad": "SAME_LOWER"}
@@ -146,11 +148,15 @@ def _is_same_lower(call: Call) -> bool:
     arguments = call.arguments
     if arguments.get("ceil_mode"):
         return False
-    odd = False
-    columns = (arguments[k] for k in ("kernel", "stride", "padding", "dilation"))
-    for n, k, s, (before, after), d in zip(call.pooled, *columns, strict=True):
-        total = max((-(-n // s) - 1) * s + d * (k - 1) + 1 - n, 0)
-        if (before, after) != (total - total // 2, total // 2):
-            return False
-        odd |= before != after
-    return odd
+    totals = _totals(call)
+    pairs = tuple((t - t // 2, t // 2) for t in totals)
+    return min(totals) >= 0 and arguments["padding"] == pairs and any(t % 2 for t in totals)
+
+
+def _totals(call: Call) -> list[int]:
+    """`pad_shape` of the standard, per axis: (ceil(n / stride) − 1)·stride + extent − n."""
+    columns = (call.arguments[k] for k in ("kernel", "stride", "dilation"))
+    return [
+        (-(-n // s) - 1) * s + d * (k - 1) + 1 - n
+        for n, k, s, d in zip(call.pooled, *columns, strict=True)
+    ]
