@@ -9,16 +9,12 @@ def pool(call: Call):
     """One-dimensional max pooling by a strided view of NumPy's."""
     if (call.op, call.verb, call.rank) != ("max", "forward", 1):
         raise NotOffered("anything but the forward of a one-dimensional max")
-    (kernel,), (stride,) = call.arguments["kernel"], call.arguments["stride"]
-    if (
-        call.arguments["padding"] != ((0, 0),)
-        or call.arguments["ceil_mode"]
-        or call.arguments["dilation"] != (1,)
-    ):
-        raise NotOffered("padding, ceil_mode or dilation")
-    if stride < 1:
+    kernel, stride, padding, dilation, ceil_mode, *_ = call.arguments.values()
+    if padding != ((0, 0),) or dilation != (1,) or ceil_mode:
+        raise NotOffered("padding, dilation or ceil_mode")
+    if stride[0] < 1:
         raise ValueError(f"stride={stride}: expected at least 1")
-    return sliding_window_view(call.x, kernel, -1)[..., ::stride, :].max(-1)
+    return sliding_window_view(call.x, kernel[0], -1)[..., :: stride[0], :].max(-1)
 
 
 pool.offers = ("max",)

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 import lunette
+from lunette.check.command import check
 
 __all__ = ["app", "main"]
 
@@ -43,6 +44,9 @@ def tour() -> None:
     from lunette.tour import show
 
     show()
+
+
+app.command()(check)
 
 
 def main() -> None:

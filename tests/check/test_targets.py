@@ -83,3 +83,10 @@ def test_torch_is_called_in_its_own_words():
     uneven = replace(call, arguments={**arguments, "padding": ((1, 0), (0, 0))})
     with pytest.raises(NotOffered, match="padding before and after"):
         find_target("torch").program(uneven)
+
+
+def test_the_guide_shows_the_example_as_it_is():
+    guide = (ROOT / "docs" / "check.md").read_text()
+    example = (ROOT / "examples" / "check_adapter.py").read_text()
+    code = example.partition('"""\n\n')[2]
+    assert code in guide

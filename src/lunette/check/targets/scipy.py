@@ -23,7 +23,7 @@ class Scipy(Target):
     unsupported = ("not supported",)
     policies = {  # noqa: RUF012
         "sign of zero": "the documentation of ndimage says nothing of −0",
-        "NaN undefined": "the documentation of ndimage's filters says nothing of NaN (scipy#9077)",
+        "NaN undefined": "maximum_filter: 'the behavior with NaN elements is undefined' (scipy#22714)",
         "running sums": "uniform_filter: 'the results may be imprecise because intermediate results "
         "may be stored with insufficient precision'",
         "empty window": "mode='constant' fills with cval, so a window of padding alone is cval",
