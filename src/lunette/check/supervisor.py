@@ -43,6 +43,52 @@ class Died(Exception):
 Job = tuple[Call, Program]
 
 
+class Patience:
+    """Whether a process has had its time: that of its own work, not of a machine that is busy.
+
+    Past `seconds` of wall time it has, if it has worked that long, or does not work at all; a process
+    that others keep from working may take ten times as long.
+    """
+
+    def __init__(self, pid: int, seconds: float) -> None:
+        self.pid, self.seconds = pid, seconds
+        self._start, self._idle_since = time.monotonic(), 0.0
+        self._work = self._worked()
+
+    def ended(self) -> bool:
+        """Ask now and then; the answer may be late by a second or two."""
+        now = time.monotonic()
+        if now - self._start <= self.seconds:
+            return False
+        if now - self._start > 10 * self.seconds or self._worked() - self._work > self.seconds:
+            return True
+        if self._busy():
+            self._idle_since = 0.0
+            return False
+        self._idle_since = self._idle_since or now
+        return now - self._idle_since > 1.5
+
+    def _worked(self) -> float:
+        """Seconds of processor time, where the system says."""
+        try:
+            with open(f"/proc/{self.pid}/stat") as file:
+                fields = file.read().rpartition(")")[2].split()
+        except OSError:
+            return 0.0
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def _busy(self) -> bool:
+        """Whether some thread runs or waits for a processor."""
+        try:
+            for thread in os.listdir(f"/proc/{self.pid}/task"):
+                with open(f"/proc/{self.pid}/task/{thread}/stat") as file:
+                    if file.read().rpartition(")")[2].split()[0] in "RD":
+                        return True
+        except OSError:
+            return False
+        return False
+
+
 class Supervisor:
     """One target's worker. Use as a context manager."""
 
@@ -212,19 +258,20 @@ class Supervisor:
 
     def _read(self, seconds: float) -> Any:
         assert self._process is not None and self._process.stdout is not None
-        deadline = time.monotonic() + seconds
-        size = struct.unpack("<Q", self._bytes(8, deadline, seconds))[0]
-        return pickle.loads(self._bytes(size, deadline, seconds))
+        patience = Patience(self._process.pid, seconds)
+        size = struct.unpack("<Q", self._bytes(8, patience))[0]
+        return pickle.loads(self._bytes(size, patience))
 
-    def _bytes(self, size: int, deadline: float, seconds: float) -> bytes:
+    def _bytes(self, size: int, patience: Patience) -> bytes:
         assert self._process is not None and self._process.stdout is not None
         descriptor = self._process.stdout.fileno()
         chunks, missing = [], size
         while missing:
-            left = deadline - time.monotonic()
-            if left <= 0 or not select.select([descriptor], [], [], left)[0]:
+            if not select.select([descriptor], [], [], 0.25)[0]:
+                if not patience.ended():
+                    continue
                 self.stop()
-                raise Died(f"no answer within {seconds:g} s")
+                raise Died(f"no answer within {patience.seconds:g} s")
             chunk = os.read(descriptor, min(missing, 1 << 20))
             if not chunk:
                 raise self._dead()
