@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 import lunette
+from lunette.check.command import check
 from lunette.scale.commands import pool, pyramid
 
 __all__ = ["app", "main"]
@@ -46,8 +47,9 @@ def tour() -> None:
     show()
 
 
-app.command("pool")(pool)
-app.command("pyramid")(pyramid)
+app.command()(check)
+app.command()(pool)
+app.command()(pyramid)
 
 
 def main() -> None:

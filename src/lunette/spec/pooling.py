@@ -184,6 +184,8 @@ def _equal(scalars: Scalars, a: Any, b: Any) -> bool:
 def _windows(op: Pooling, x: Array) -> Iterator[tuple[Index, Index, Cells]]:
     """(place in the output, batch index, cells) of every window, in row-major order."""
     batch_shape, pooled = x.shape[: x.ndim - op.rank], x.shape[x.ndim - op.rank :]
+    if 0 in batch_shape:  # an axis may be longer than any list, where there is nothing to pool
+        return
     axes = [
         [region.window(n, i) for i in range(region.out_length(n))]
         for region, n in zip(op.regions, pooled, strict=True)

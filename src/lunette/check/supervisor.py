@@ -1,0 +1,299 @@
+"""Runs calls in a worker process, outlives its crashes, and finds the call that caused them."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import select
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from lunette.check.calls import Array, Call
+from lunette.check.targets.base import Program, Target
+from lunette.check.worker import write_frame
+
+__all__ = ["Answer", "Supervisor"]
+
+MEMORY = 4 << 30
+"""Bytes that a target may use beyond its libraries."""
+STARTUP = 180.0
+"""Seconds that a target may take to be imported."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What became of a call: `ok` with arrays, `error`, `unsupported` or `crashed` with words."""
+
+    status: str
+    arrays: list[Array] = field(default_factory=list)
+    text: str = ""
+
+
+class Died(Exception):
+    """The worker ended, or had to be ended; the text says how."""
+
+
+Job = tuple[Call, Program]
+
+
+class Patience:
+    """Whether a process has had its time: that of its own work, not of a machine that is busy.
+
+    Past `seconds` of wall time it has, if it has worked that long, or does not work at all; a process
+    that others keep from working may take ten times as long.
+    """
+
+    def __init__(self, pid: int, seconds: float) -> None:
+        self.pid, self.seconds = pid, seconds
+        self._start, self._idle_since = time.monotonic(), 0.0
+        self._work = self._worked()
+
+    def ended(self) -> bool:
+        """Ask now and then; the answer may be late by a second or two."""
+        now = time.monotonic()
+        if now - self._start <= self.seconds:
+            return False
+        if now - self._start > 10 * self.seconds or self._worked() - self._work > self.seconds:
+            return True
+        if self._busy():
+            self._idle_since = 0.0
+            return False
+        self._idle_since = self._idle_since or now
+        return now - self._idle_since > 1.5
+
+    def _worked(self) -> float:
+        """Seconds of processor time, where the system says."""
+        try:
+            with open(f"/proc/{self.pid}/stat") as file:
+                fields = file.read().rpartition(")")[2].split()
+        except OSError:
+            return 0.0
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def _busy(self) -> bool:
+        """Whether some thread runs or waits for a processor."""
+        try:
+            for thread in os.listdir(f"/proc/{self.pid}/task"):
+                with open(f"/proc/{self.pid}/task/{thread}/stat") as file:
+                    if file.read().rpartition(")")[2].split()[0] in "RD":
+                        return True
+        except OSError:
+            return False
+        return False
+
+
+class Supervisor:
+    """One target's worker. Use as a context manager."""
+
+    def __init__(self, target: Target, memory: int = MEMORY, seconds: float | None = None) -> None:
+        self.target, self.memory = target, memory
+        self.seconds = target.seconds if seconds is None else seconds
+        self.versions: dict[str, str] = {}
+        self._process: subprocess.Popen[bytes] | None = None
+        self._stderr: Any = None
+        self._history: list[Job] = []
+        self._pending: list[Job] = []
+
+    def __enter__(self) -> Supervisor:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    # -- batches --
+
+    def submit(self, jobs: Sequence[Job]) -> None:
+        """Hand over a batch; the worker starts while the caller does something else."""
+        self._pending = list(jobs)
+        self._send(self._pending)
+
+    def collect(self) -> list[Answer]:
+        """The answers to the batch, in order."""
+        answers: dict[int, Answer] = {}
+        first = 0
+        while first < len(self._pending):
+            try:
+                for number in range(first, len(self._pending)):
+                    answers[number] = self._receive()
+                    first = number + 1
+                    self._history.append(self._pending[number])
+                self._receive_done()
+            except Died as death:
+                if first == len(self._pending):  # all answered: the heap was found broken after
+                    first -= 1
+                    self._history.pop()
+                culprit, text, answer = self._narrow(self._pending[first], str(death))
+                place = first if culprit is None else culprit
+                if answer is not None:
+                    answers[first] = answer
+                if place >= 0:
+                    answers[place] = Answer("crashed", text=text)
+                first += 1
+                self._history = []
+                if first < len(self._pending):
+                    self._send(self._pending[first:])
+        return [answers[i] for i in range(len(self._pending))]
+
+    def ask(self, job: Job) -> Answer:
+        """The answer to one call; a crash is an answer, and is not narrowed."""
+        try:
+            self._send([job])
+            answer = self._receive()
+            self._receive_done()
+            return answer
+        except Died as death:
+            return Answer("crashed", text=str(death))
+
+    def alone(self, jobs: Sequence[Job]) -> tuple[list[Answer], str]:
+        """Run these in a fresh worker that then ends by itself; how it died, or ''."""
+        self.stop()
+        answers = []
+        try:
+            self._send(jobs)
+            for _ in jobs:
+                answers.append(self._receive())
+            self._receive_done()
+            self._finish()
+        except Died as death:
+            return answers, str(death)
+        finally:
+            self.stop()
+        return answers, ""
+
+    def _narrow(self, job: Job, death: str) -> tuple[int | None, str, Answer | None]:
+        """Which call of the batch is to blame: its place (None: the one in flight), and how.
+
+        The place is −1 where the blame falls on a call of an earlier batch, whose verdict stands;
+        the words then say so.
+        """
+        earlier = self._history[:]
+        if "no answer" in death:
+            return None, death, None
+        answers, again = self.alone([job])
+        if again:
+            return None, again, None
+        innocent = answers[0] if answers else None
+        if not earlier or not self.alone([*earlier, job])[1]:
+            return None, f"{death}; once, and not when run again, after {len(earlier)} calls", None
+        low, high = 0, len(earlier) - 1
+        while low < high:  # the latest start from which the crash still comes
+            middle = (low + high + 1) // 2
+            if self.alone([*earlier[middle:], job])[1]:
+                low = middle
+            else:
+                high = middle - 1
+        text = f"{death}; the process died only later, in another call"
+        in_batch = [id(j) for j in self._pending]
+        if id(earlier[low]) in in_batch:
+            return in_batch.index(id(earlier[low])), text, innocent
+        return None, f"{death}; after an earlier call, {earlier[low][0].op}", None
+
+    # -- the process --
+
+    def start(self) -> None:
+        """Start a worker and wait until its target is imported."""
+        environment = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([p or "." for p in sys.path if p != ""] + ["."]),
+            "MALLOC_PERTURB_": "165",  # fresh memory is not zero, so a cell left unwritten shows
+            "OMP_NUM_THREADS": "2",
+            **self.target.environment,
+        }
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 — it outlives this call
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "lunette.check.worker", self.target.name, str(self.memory)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._stderr,
+            env=environment,
+        )
+        self._history = []
+        word, *rest = self._read(STARTUP)
+        assert word == "ready"
+        self.versions = rest[0]
+
+    def stop(self) -> None:
+        """End the worker."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            for pipe in (self._process.stdin, self._process.stdout, self._stderr):
+                pipe.close()  # type: ignore[union-attr]
+            self._process = None
+
+    def _finish(self) -> None:
+        """Let the worker end by itself: a broken heap often shows only there."""
+        assert self._process is not None and self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            code = self._process.wait(30)
+        except subprocess.TimeoutExpired:
+            raise Died("no end within 30 s after the last call") from None
+        if code:
+            raise Died(self._death(code))
+
+    def _send(self, jobs: Sequence[Job]) -> None:
+        if self._process is None:
+            self.start()
+        assert self._process is not None and self._process.stdin is not None
+        try:
+            numbered = [(n, call, program) for n, (call, program) in enumerate(jobs)]
+            write_frame(self._process.stdin, numbered)
+        except BrokenPipeError:
+            raise self._dead() from None
+
+    def _receive(self) -> Answer:
+        _, status, content = self._read(self.seconds)
+        return Answer(status, content) if status == "ok" else Answer(status, text=content)
+
+    def _receive_done(self) -> None:
+        self._read(self.seconds)
+
+    def _read(self, seconds: float) -> Any:
+        assert self._process is not None and self._process.stdout is not None
+        patience = Patience(self._process.pid, seconds)
+        size = struct.unpack("<Q", self._bytes(8, patience))[0]
+        return pickle.loads(self._bytes(size, patience))
+
+    def _bytes(self, size: int, patience: Patience) -> bytes:
+        assert self._process is not None and self._process.stdout is not None
+        descriptor = self._process.stdout.fileno()
+        chunks, missing = [], size
+        while missing:
+            if not select.select([descriptor], [], [], 0.25)[0]:
+                if not patience.ended():
+                    continue
+                self.stop()
+                raise Died(f"no answer within {patience.seconds:g} s")
+            chunk = os.read(descriptor, min(missing, 1 << 20))
+            if not chunk:
+                raise self._dead()
+            chunks.append(chunk)
+            missing -= len(chunk)
+        return b"".join(chunks)
+
+    def _dead(self) -> Died:
+        assert self._process is not None
+        try:
+            code = self._process.wait(20)
+        except subprocess.TimeoutExpired:
+            code = 0
+        words = self._death(code)
+        self.stop()
+        return Died(words)
+
+    def _death(self, code: int) -> str:
+        if code < 0:
+            words = f"killed by {signal.Signals(-code).name}"
+        else:
+            words = f"ended with exit status {code}"
+        self._stderr.seek(0)
+        lines = self._stderr.read().decode(errors="replace").strip().splitlines()
+        return f"{words}: {lines[-1][:200]}" if lines else words

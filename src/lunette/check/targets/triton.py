@@ -1,0 +1,86 @@
+"""Our Triton kernels: on a GPU where there is one, else one element after another on the CPU."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from typing import Any
+
+from lunette.check.calls import Array, Call, NotOffered
+from lunette.check.targets.base import Program
+from lunette.check.targets.ours import op_text
+from lunette.check.targets.torch import Torch
+
+__all__ = ["Triton"]
+
+SETUP = """
+import numpy as np
+import torch
+import lunette as ln
+from lunette.kernels import triton
+def serve(op, verb, x, *more):
+    names = [str(t.dtype).removeprefix("torch.") for t in (x, *more)]
+    kinds = [np.dtype("float16" if n == "bfloat16" else n) for n in names]
+    shapes = [tuple(t.shape) for t in (x, *more)]
+    op.check_operands((shapes[0],), (kinds[0],))
+    if verb == "jvp":
+        op.check_tangents((shapes[0],), (kinds[0],), (shapes[1],), (kinds[1],))
+    if verb == "vjp":
+        op.check_gradient((shapes[0],), (kinds[0],), shapes[1], kinds[1])
+    reason = triton.refuses(op, verb, (shapes[0],), (names[0],))
+    if reason is not None:
+        raise NotImplementedError(reason)
+    arguments = [(x,), *more] if verb != "jvp" else [(x,), more]
+    return getattr(triton, verb)(op, *arguments)
+"""
+
+
+class Triton(Torch):
+    """`lunette.kernels.triton` over torch tensors."""
+
+    name = "triton"
+    modules = ("torch", "triton")
+    distributions = ("torch", "triton")
+    about = "Lunette's own Triton kernels; interpreted where there is no GPU"
+    ops = tuple(o for o in Torch.ops if o not in ("conv", "conv-transpose", "unpool"))
+    cases = 150
+    seconds = 120.0
+    policies = {}  # noqa: RUF012
+    unsupported = ()
+
+    @property
+    def environment(self) -> dict[str, str]:  # type: ignore[override]
+        """Triton decides on its first import whether to interpret."""
+        return {} if os.path.exists("/dev/nvidia0") else {"TRITON_INTERPRET": "1"}
+
+    def installed(self) -> bool:
+        return (
+            super().installed() and importlib.util.find_spec("lunette.kernels.triton") is not None
+        )
+
+    def versions(self) -> dict[str, str]:
+        from lunette import __version__
+
+        return {"lunette": __version__, **super().versions()}
+
+    def program(self, call: Call) -> Program:
+        if call.op not in self.ops:
+            raise NotOffered(f"no {call.op}")
+        op = op_text(call)
+        call_text = {
+            "forward": "serve(op, 'forward', x)",
+            "indices": "serve(op, 'forward_with_indices', x)[1]",
+            "jvp": "serve(op, 'jvp', x, dx)",
+            "vjp": "serve(op, 'vjp', x, gy)",
+        }[call.verb]
+        return Program(SETUP, f"op = {op}\ny = {call_text}")
+
+    def bind(self, name: str, a: Array, layout: str) -> Any:
+        import torch
+
+        tensor = super().bind(name, a, layout)
+        return tensor.cuda() if torch.cuda.is_available() else tensor
+
+    def unbind(self, result: Any) -> list[Array]:
+        several = isinstance(result, (tuple, list))
+        return super().unbind([r.cpu() for r in (result if several else [result])])

@@ -1,0 +1,529 @@
+"""A small right implementation of every op and verb in vectorised NumPy, and where it can be spoilt.
+
+`answer(call, wrong)` is right while `wrong` is empty. Each name in `wrong` breaks one thing.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import os
+import time
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from lunette.check import Call, NotOffered
+
+_STALE: dict[Any, Any] = {}
+LOWEST = {
+    "float16": -65504.0,
+    "float32": -3.4028234663852886e38,
+    "float64": -1.797693134862315708e308,
+}
+
+
+class Axis:
+    """One pooled axis: the positions that each output reads, which are real, how many are counted."""
+
+    def __init__(self, positions: Any, n: int, counted: Any) -> None:
+        self.positions = np.asarray(positions, np.int64).reshape(len(positions), -1)
+        self.real = (self.positions >= 0) & (self.positions < n)
+        self.counted, self.n = np.asarray(counted, np.int64), n
+
+
+def answer(call: Call, wrong: str = "") -> Any:
+    """The call's value in NumPy."""
+    before(call, wrong)
+    if call.op == "unpool":
+        return unpool(call, wrong)
+    x = call.x
+    if wrong == "strides ignored" and x.base is not None and not x.flags.c_contiguous:
+        x = np.ndarray(x.shape, x.dtype, np.ascontiguousarray(x.base).tobytes())
+    if wrong == "negative strides reversed" and x.ndim and x.strides[-1] < 0:
+        x = x[..., ::-1]
+    if wrong == "stale cache":
+        key = (call.op, call.verb, str(call.arguments), x.shape, x.dtype.name)
+        if key in _STALE:
+            return _STALE[key]
+    check(call, wrong)
+    result = convolve(call, wrong) if call.op.startswith("conv") else pool(call, x, wrong)
+    if wrong == "stale cache":
+        _STALE[key] = result
+    return result
+
+
+def before(call: Call, wrong: str) -> None:
+    """The mutants that harm the process itself."""
+    shape = [call.arguments.get(k) for k in ("kernel", "stride")]
+    hit = (call.op, call.verb) == ("max", "forward") and shape == [(3, 3), (2, 2)]
+    if wrong == "crash on one geometry" and hit:
+        os.abort()
+    if wrong == "hang on one geometry" and hit:
+        time.sleep(60)
+    if wrong == "exit on one geometry" and hit:
+        os._exit(0)
+    if wrong == "heap overrun" and hit:
+        block = np.empty(24, np.uint8)
+        ctypes.memset(block.ctypes.data + 24, 0xAB, 64)
+
+
+def check(call: Call, wrong: str) -> None:
+    """Refuse what the op refuses; the mutants forget one thing."""
+    if call.bad and call.bad == wrong:
+        return
+    op = call.lunette_op
+    if wrong == "any gradient shape" and call.verb == "vjp":
+        return
+    op.check_operands(tuple(a.shape for a in call.operands), tuple(a.dtype for a in call.operands))
+    if math.prod(op.out_shape(*(a.shape for a in call.operands))) > 2**32:
+        raise ValueError("too large")
+    if call.verb == "vjp":
+        assert call.gradient is not None
+        shape = op.out_shape(*(a.shape for a in call.operands))
+        if call.gradient.shape != shape:
+            raise ValueError("gradient of another shape")
+
+
+# -- regions --
+
+
+def axes_of(call: Call, wrong: str) -> list[Axis]:
+    arguments = call.arguments
+    if "output_size" in arguments:
+        return [
+            adaptive(n, m, wrong)
+            for n, m in zip(call.pooled, arguments["output_size"], strict=True)
+        ]
+    if "ndim" in arguments:
+        return [Axis([range(n)], n, [n]) for n in call.pooled]
+    names = ("kernel", "stride", "dilation")
+    columns = [arguments[k] for k in names]
+    padding = arguments["padding"]
+    pads = [padding] * call.rank if padding == "same" else padding
+    ceil = arguments.get("ceil_mode", False)
+    return [
+        sliding(n, k, s, d, p, ceil, wrong, call)
+        for n, k, s, d, p in zip(call.pooled, *columns, pads, strict=True)
+    ]
+
+
+def sliding(n: int, k: int, s: int, d: int, p: Any, ceil: bool, wrong: str, call: Call) -> Axis:
+    if wrong == "stride is kernel":
+        s = k
+    if wrong == "dilation ignored" or (wrong == "dilation ignored in vjp" and call.verb == "vjp"):
+        d_read = 1
+    else:
+        d_read = d
+    extent = d * (k - 1) + 1
+    if p == "same":
+        total = max((-(-n // s) - 1) * s + extent - n, 0)
+        p = (total // 2, total - total // 2)
+        if wrong == "same puts the odd cell in front":
+            p = (p[1], p[0])
+        outs = -(-n // s)
+    else:
+        if wrong == "padding swapped":
+            p = (p[1], p[0])
+        room = n + p[0] + p[1] - extent
+        outs = room // s + 1
+        if ceil and wrong != "ceil_mode ignored":
+            outs = -(-room // s) + 1
+            if (outs - 1) * s >= n + p[0] and wrong != "ceil keeps windows past the input":
+                outs -= 1
+    if wrong == "last window lost" and outs > 3:
+        outs -= 1
+    start = np.arange(max(outs, 0)) * s - p[0]
+    if wrong == "last window off by one" and outs > 1:
+        start[-1] -= 1
+    if wrong == "padding off by one" and p[0]:
+        start = start + 1
+    positions = start[:, None] + np.arange(k) * d_read
+    counted = np.minimum(k, (n + p[1] - 1 - start) // d + 1)
+    if wrong == "divisor counts cells past the padding":
+        counted = np.full(len(start), k)
+    if wrong == "vector tail dropped" and n % 8 == 7:
+        positions = np.where(positions == n - 1, -(10**6), positions)
+    return Axis(positions, n, counted)
+
+
+def adaptive(n: int, m: int, wrong: str) -> Axis:
+    starts = [i * n // m for i in range(m)]
+    stops = [-(-(i + 1) * n // m) for i in range(m)]
+    if wrong == "adaptive bins end too early":
+        stops = [max(s + 1, (i + 1) * n // m) for i, s in enumerate(starts)]
+    if wrong == "growing bins repeat in order" and m > n:
+        starts = [min(i, n - 1) for i in range(m)]
+        stops = [s + 1 for s in starts]
+    width = max(b - a for a, b in zip(starts, stops, strict=True))
+    rows = [[*range(a, b), *[-1] * (width - (b - a))] for a, b in zip(starts, stops, strict=True)]
+    return Axis(rows, n, [b - a for a, b in zip(starts, stops, strict=True)])
+
+
+# -- pooling --
+
+
+def gather(x: Any, axes: list[Axis], fill: Any) -> tuple[Any, Any, Any]:
+    """Windows as (batch, outputs, cells), the flat position of each cell, and the real ones."""
+    rank = len(axes)
+    outs, cells = [len(a.positions) for a in axes], [a.positions.shape[1] for a in axes]
+    flat, real = np.zeros((1, 1), np.int64), np.ones((1, 1), bool)
+    for axis in axes:
+        safe = np.where(axis.real, axis.positions, 0)
+        flat = (flat[:, None, :, None] * axis.n + safe[None, :, None, :]).reshape(
+            flat.shape[0] * safe.shape[0], -1
+        )
+        real = (real[:, None, :, None] & axis.real[None, :, None, :]).reshape(flat.shape)
+    batch = x.shape[: x.ndim - rank]
+    lines = x.reshape(math.prod(batch), math.prod(x.shape[x.ndim - rank :]))
+    assert flat.shape == (math.prod(outs), math.prod(cells))
+    windows = np.where(real, lines[:, flat], np.asarray(fill, x.dtype))
+    return windows, flat, real
+
+
+def counted_of(axes: list[Axis]) -> Any:
+    counted = np.ones(1, np.int64)
+    for axis in axes:
+        counted = (counted[:, None] * axis.counted[None, :]).ravel()
+    return counted
+
+
+def pool(call: Call, x: Any, wrong: str) -> Any:
+    if 0 in call.batch or 0 in x.shape:
+        shape = call.lunette_op.out_shape(x.shape)
+        if wrong == "empty batch loses axes":
+            shape = (0,)
+        if wrong == "sizes in int32":
+            shape = tuple(abs(int(np.int64(n).astype(np.int32))) for n in shape)
+        if call.verb == "vjp":
+            return np.zeros(x.shape, x.dtype)
+        dtype = np.int64 if call.verb == "indices" else call.lunette_op.result_dtype(x.dtype)
+        return np.zeros(shape, dtype)
+    axes = axes_of(call, wrong)
+    shape = [*call.batch, *(len(a.positions) for a in axes)]
+    if not call.arguments.get("keepdims", True) and wrong != "keepdims ignored":
+        shape = list(call.batch)
+    kind = "smooth" if "smooth" in call.op else "mean" if "mean" in call.op else "max"
+    with np.errstate(all="ignore"):
+        result = {"max": maximum, "mean": mean, "smooth": smooth}[kind](call, x, axes, wrong)
+    if call.verb == "vjp":
+        result = result.reshape(x.shape)
+        if wrong == "gradient transposed" and x.ndim > 1 and x.shape[-1] == x.shape[-2]:
+            result = result.swapaxes(-1, -2)
+        return result.astype(np.float32) if wrong == "gradient in float32" else result
+    result = result.reshape(shape)
+    outs = shape[-1] if shape else 0
+    if (
+        wrong == "last output of seventeen"
+        and outs % 16 == 1
+        and outs > 1
+        and call.verb == "forward"
+    ):
+        result = result.copy()
+        result[..., -1] = result[..., -2]
+    return result
+
+
+def maximum(call: Call, x: Any, axes: list[Axis], wrong: str) -> Any:
+    floating = x.dtype.name in ("float16", "bfloat16", "float32", "float64")
+    compared = x
+    if wrong == "integers compared as floats" and x.dtype.kind in "iu":
+        compared = x.astype(np.float64)
+    if wrong == "unsigned compared as signed" and x.dtype.kind == "u":
+        compared = x.astype(f"i{x.dtype.itemsize}")
+    if wrong == "denormals flushed" and x.dtype.name in ("float32", "float64"):
+        compared = np.where(np.abs(x) < np.finfo(x.dtype).tiny, np.zeros((), x.dtype), x)
+    windows, flat, real = gather(compared, axes, 0)
+    order = windows.astype(np.float64) if floating else windows
+    nan = np.isnan(order) & real if floating else np.zeros(windows.shape, bool)
+    if wrong == "NaN loses":
+        ranked = np.where(nan, -np.inf, order)
+        nan = np.zeros(nan.shape, bool)
+    else:
+        ranked = order
+    valid = np.broadcast_to(real, windows.shape)
+    if wrong == "padding is zero":
+        valid = np.ones(windows.shape, bool)
+        ranked = np.where(real, ranked, 0)
+    if ranked.dtype.kind == "b":
+        ranked = ranked.astype(np.int8)
+    top = np.where(valid, ranked, _low(ranked)).max(-1, keepdims=True)
+    tied = valid & (ranked == top)
+    if floating:
+        some = nan.any(-1, keepdims=True)
+        tied = np.where(some, nan, tied)
+    if wrong == "any cell of a tie":
+        best = tied.shape[-1] - 1 - tied[..., ::-1].argmax(-1)
+    elif wrong == "last NaN wins" and floating:
+        last = tied.shape[-1] - 1 - tied[..., ::-1].argmax(-1)
+        best = np.where(nan.any(-1), last, tied.argmax(-1))
+    else:
+        best = tied.argmax(-1)
+    empty = ~tied.any(-1)
+    ties = call.arguments.get("ties", "all" if call.op == "global-max" else "first")
+    if wrong == "all ties as the first" and ties == "all":
+        ties = "first"
+    if call.verb == "forward":
+        cells = gather(compared.astype(x.dtype), axes, 0)[0]
+        value = np.take_along_axis(cells, best[..., None], -1)[..., 0]
+        if wrong == "padding is the lowest number" and x.dtype.name in LOWEST:
+            beside = (~real).any(-1)
+            value = np.where(
+                beside & (value == -np.inf), np.array(LOWEST[x.dtype.name], x.dtype), value
+            )
+        if wrong == "plus zero for minus zero" and floating:
+            value = value + np.zeros((), x.dtype)
+        hole = -np.inf if wrong == "an empty window is −inf" and floating else 0
+        return np.where(empty, np.array(hole, x.dtype), value).astype(x.dtype)
+    if call.verb == "indices":
+        position = np.take_along_axis(np.broadcast_to(flat, tied.shape), best[..., None], -1)[
+            ..., 0
+        ]
+        if wrong == "indices within the row":
+            position = position % axes[-1].n
+        if wrong.startswith("indices in "):
+            position = position.astype(wrong.rsplit(maxsplit=1)[-1]).astype(np.int64)
+        if wrong == "indices through float32":
+            position = position.astype(np.float32).astype(np.int64)
+        return np.where(empty, -1, position).astype(np.int64)
+    weights = np.zeros(windows.shape)
+    if ties == "first":
+        np.put_along_axis(weights, best[..., None], 1.0, -1)
+    else:
+        weights = tied.astype(np.float64)
+        if ties == "split" and wrong != "split not divided":
+            weights /= np.maximum(tied.sum(-1, keepdims=True), 1)
+    weights = np.where(empty[..., None], 0, weights) * real
+    if wrong == "tangent is the largest tangent" and call.verb == "jvp":
+        return gather(call.tangents[0], axes, 0)[0].max(-1)
+    return derivative(call, x, axes, weights, wrong)
+
+
+def _low(ranked: Any) -> Any:
+    return -np.inf if ranked.dtype.kind == "f" else np.iinfo(ranked.dtype).min
+
+
+def working(call: Call, x: Any, wrong: str) -> Any:
+    """The dtype of sums."""
+    if wrong == "sums in half precision" and x.dtype.name in ("float16", "bfloat16"):
+        return x.dtype
+    if wrong == "sums in float32":
+        return np.dtype(np.float32)
+    if x.dtype.name in ("float16", "bfloat16"):
+        return np.dtype(np.float32)
+    return np.dtype(np.float64) if x.dtype.kind in "iub" else x.dtype
+
+
+def add(terms: Any, dtype: Any) -> Any:
+    """A sum along the last axis, one after another in this dtype."""
+    total = np.zeros(terms.shape[:-1], dtype)
+    for j in range(terms.shape[-1]):
+        total = (total + terms[..., j].astype(dtype)).astype(dtype)
+    return total
+
+
+def divisors(call: Call, axes: list[Axis], real: Any, wrong: str) -> Any:
+    counted = counted_of(axes)
+    include = call.arguments.get("count_include_pad", True)
+    if wrong == "padding always counted":
+        include = True
+    if wrong == "padding never counted":
+        include = False
+    count = counted if include else real.sum(-1)
+    override = call.arguments.get("divisor_override")
+    if override is not None and wrong != "divisor_override ignored":
+        count = np.where(count > 0, override, 0)
+    return count
+
+
+def mean(call: Call, x: Any, axes: list[Axis], wrong: str) -> Any:
+    dtype = working(call, x, wrong)
+    windows, _, real = gather(x.astype(dtype), axes, 0)
+    count = divisors(call, axes, real, wrong)
+    if call.verb == "forward":
+        value = add(windows, dtype) / np.maximum(count, 1).astype(dtype)
+        value = np.where(count > 0, value, 0)
+        if wrong == "a mean of integers truncates" and x.dtype.kind in "iu":
+            value = np.trunc(value)
+        return value.astype(call.lunette_op.result_dtype(x.dtype))
+    if wrong == "tangent divided by the kernel" and call.verb == "jvp":
+        count = np.full(count.shape, windows.shape[-1])
+    weights = np.where(real, 1.0, 0.0) / np.maximum(count, 1)[:, None]
+    return derivative(call, x, axes, np.broadcast_to(weights, windows.shape), wrong)
+
+
+def smooth(call: Call, x: Any, axes: list[Axis], wrong: str) -> Any:
+    dtype, beta = np.dtype(np.float64), call.arguments["beta"]
+    if wrong == "beta without its sign":
+        beta = abs(beta)
+    windows, _, real = gather(x.astype(dtype), axes, 0)
+    count = divisors(call, axes, real, wrong)
+    pads = count - real.sum(-1)
+    signed = np.where(real, windows * beta, -np.inf)
+    pivot = np.where(pads > 0, np.maximum(signed.max(-1), 0), signed.max(-1))
+    pivot = np.where(np.isfinite(pivot) | np.isnan(pivot), pivot, 0)
+    if wrong == "no pivot":
+        pivot = np.zeros(pivot.shape)
+        signed = signed.astype(np.float32)
+    terms = np.exp(signed - pivot[..., None].astype(signed.dtype))
+    if wrong == "padding not in the smooth sum":
+        pads = np.zeros(pads.shape)
+    total = terms.sum(-1) + np.where(pads > 0, pads * np.exp(-pivot), 0)
+    if call.verb == "forward":
+        value = np.where(count > 0, (pivot + np.log(total)) / beta, 0)
+        return value.astype(call.lunette_op.result_dtype(x.dtype))
+    weights = terms / (1 if wrong == "weights not normalised" else total[..., None])
+    return derivative(call, x, axes, np.where(real, weights, 0), wrong)
+
+
+def derivative(call: Call, x: Any, axes: list[Axis], weights: Any, wrong: str) -> Any:
+    """Weights of the cells of each window, applied forwards or backwards."""
+    dtype = working(call, x, wrong)
+    if call.verb == "jvp":
+        windows, _, _ = gather(call.tangents[0].astype(np.float64), axes, 0)
+        terms = np.where(weights == 0, 0, weights * windows)
+        if wrong == "tangent negated":
+            terms = -terms
+        return add(terms, dtype).astype(x.dtype)
+    assert call.gradient is not None
+    _, flat, _ = gather(x, axes, 0)
+    images = weights.shape[0]
+    gradient = call.gradient.astype(np.float64).reshape(images, -1, 1)
+    if wrong == "gradient of the first output only":
+        gradient = np.broadcast_to(gradient[:, :1], gradient.shape)
+    sent = np.where(weights == 0, 0, weights * gradient)
+    out = np.zeros((images, math.prod(call.pooled)), dtype)
+    for o, c in product(range(flat.shape[0]), range(flat.shape[1])):
+        at = flat[o, c]
+        some = weights[:, o, c] != 0
+        piece = sent[:, o, c].astype(dtype)
+        if wrong == "gradient overwritten":
+            out[some, at] = piece[some]
+        else:
+            out[some, at] = (out[some, at] + piece[some]).astype(dtype)
+    return out.astype(x.dtype)
+
+
+# -- convolution --
+
+
+def convolve(call: Call, wrong: str) -> Any:
+    """Every verb from one list of (output, input, weight) triples."""
+    arguments, op = call.arguments, call.lunette_op
+    x, weight = (a.astype(np.float64) for a in call.operands[:2])
+    groups, transposed = arguments["groups"], call.op == "conv-transpose"
+    if wrong == "kernel flipped":
+        weight = weight[(..., *[slice(None, None, -1)] * call.rank)]
+    out_shape = op.out_shape(*(a.shape for a in call.operands))
+    bias = call.operands[2].astype(np.float64) if len(call.operands) == 3 else None
+    batch = math.prod(call.batch)
+    lengths, outs = call.pooled, out_shape[-call.rank :]
+    small, large = (lengths, outs) if transposed else (outs, lengths)
+    rows = x.reshape(batch, x.shape[-call.rank - 1], *lengths)
+    taps = []
+    for k in np.ndindex(*arguments["kernel"]):
+        index, ok = [], []
+        for axis in range(call.rank):
+            front = _front(call, axis, lengths[axis], wrong)
+            dilation = 1 if wrong == "dilation ignored" else arguments["dilation"][axis]
+            p = np.arange(small[axis]) * arguments["stride"][axis] - front + k[axis] * dilation
+            index.append(np.clip(p, 0, large[axis] - 1))
+            ok.append((p >= 0) & (p < large[axis]))
+        mask = np.ones((), bool)
+        for m in ok:
+            mask = mask[..., None] & m
+        taps.append((k, np.ix_(*index), mask))
+    per_in = rows.shape[1] // groups
+    per_out = out_shape[-call.rank - 1] // groups
+
+    def apply(source: Any, w: Any) -> Any:
+        result = np.zeros((batch, out_shape[-call.rank - 1], *outs))
+        for g, i, o in product(range(groups), range(per_in), range(per_out)):
+            a, b = g * per_in + i, g * per_out + o
+            a_read = i if wrong == "groups read the first channels" else a
+            for k, ix, mask in taps:
+                factor = w[(a, o, *k)] if transposed else w[(b, i, *k)]
+                if transposed:
+                    np.add.at(
+                        result[:, b], (slice(None), *ix), np.where(mask, source[:, a] * factor, 0)
+                    )
+                else:
+                    result[:, b] += np.where(mask, source[(slice(None), a_read, *ix)] * factor, 0)
+        return result
+
+    if call.verb == "vjp":
+        return gradients(call, rows, weight, taps, transposed, per_in, per_out, batch, wrong)
+    if call.verb == "forward":
+        y = apply(rows, weight)
+        if bias is not None and wrong != "bias forgotten":
+            y = y + bias.reshape(-1, *[1] * call.rank)
+    else:
+        tangents = [t.astype(np.float64) for t in call.tangents]
+        y = apply(tangents[0].reshape(rows.shape), weight)
+        if wrong != "tangent of the weight forgotten":
+            y = y + apply(rows, tangents[1])
+        if bias is not None:
+            y = y + tangents[2].reshape(-1, *[1] * call.rank)
+    return y.reshape(out_shape).astype(call.x.dtype)
+
+
+def _front(call: Call, axis: int, n: int, wrong: str) -> int:
+    padding = call.arguments["padding"]
+    if padding != "same":
+        return padding[axis][1 if wrong == "padding swapped" else 0]
+    extent = call.arguments["dilation"][axis] * (call.arguments["kernel"][axis] - 1) + 1
+    s = call.arguments["stride"][axis]
+    return max((-(-n // s) - 1) * s + extent - n, 0) // 2
+
+
+def gradients(call: Call, rows: Any, weight: Any, taps: Any, transposed: bool, per_in: int, per_out: int, batch: int, wrong: str) -> Any:  # fmt: skip
+    assert call.gradient is not None
+    gy = call.gradient.astype(np.float64)
+    gy = gy.reshape(batch, *gy.shape[-call.rank - 1 :])
+    gx, gw = np.zeros(rows.shape), np.zeros(weight.shape)
+    for g, i, o in product(range(call.arguments["groups"]), range(per_in), range(per_out)):
+        a, b = g * per_in + i, g * per_out + o
+        for k, ix, mask in taps:
+            place = (a, o, *k) if transposed else (b, i, *k)
+            mirrored = (
+                *place[:2],
+                *(n - 1 - j for n, j in zip(call.arguments["kernel"], k, strict=True)),
+            )
+            kept = mirrored if wrong == "weight gradient flipped" else place
+            if transposed:
+                seen = np.where(mask, gy[(slice(None), b, *ix)], 0)
+                gx[:, a] += seen * weight[place]
+                gw[kept] += (seen * rows[:, a]).sum()
+            else:
+                np.add.at(gx[:, a], (slice(None), *ix), np.where(mask, gy[:, b] * weight[place], 0))
+                gw[kept] += np.where(mask, gy[:, b] * rows[(slice(None), a, *ix)], 0).sum()
+    results = [gx.reshape(call.x.shape), gw]
+    if len(call.operands) == 3:
+        total = gy.sum(tuple(range(2, gy.ndim)))
+        results.append(total[:1].sum(0) if wrong == "bias gradient of one image" else total.sum(0))
+    return [r.astype(call.x.dtype) for r in results]
+
+
+# -- unpooling --
+
+
+def unpool(call: Call, wrong: str) -> Any:
+    values, indices = call.operands
+    size = call.arguments["output_size"]
+    cells = math.prod(size)
+    if wrong == "unpool narrows indices":
+        indices = indices.astype(np.int32).astype(np.int64)
+    low = -cells if wrong == "unpool wraps negative indices" else -1
+    if indices.size and (indices.min() < low or indices.max() >= cells):
+        raise ValueError("index out of range")
+    batch = values.shape[: values.ndim - len(size)]
+    out = np.zeros((math.prod(batch), cells), values.dtype)
+    flat = indices.reshape(math.prod(batch), math.prod(values.shape[len(batch) :]))
+    lines = values.reshape(flat.shape)
+    for r in range(flat.shape[0]):
+        keep = flat[r] != -1
+        out[r, flat[r][keep]] = lines[r][keep]
+    if call.verb != "forward":
+        raise NotOffered("derivatives of unpooling")
+    return out.reshape(*batch, *size)
