@@ -91,7 +91,9 @@ def same_bits(got, expected, what):
     np.testing.assert_array_equal(np.isnan(a), np.isnan(b), err_msg=f"{what}: NaNs")
     real = ~np.isnan(a)
     np.testing.assert_array_equal(a[real], b[real], err_msg=f"{what}: values")
-    np.testing.assert_array_equal(np.signbit(a[real]), np.signbit(b[real]), err_msg=f"{what}: signs")
+    np.testing.assert_array_equal(
+        np.signbit(a[real]), np.signbit(b[real]), err_msg=f"{what}: signs"
+    )
 
 
 def within(got, expected, bound, what):
@@ -114,7 +116,9 @@ def epsilon(dtype):
     return arithmetic, stored
 
 
-def check(op, shape, dtype="float32", kind="normal", layout="first", device="cpu", seed=0, verbs=()):
+def check(
+    op, shape, dtype="float32", kind="normal", layout="first", device="cpu", seed=0, verbs=()
+):
     """Every verb of `op` on one input, against the specification."""
     rng = np.random.default_rng(seed)
     x = values(rng, shape, dtype, kind)
@@ -284,10 +288,40 @@ GEOMETRIES = [
     (ln.MaxPool((18, 3), (5, 2), (9, 1)), (1, 20, 7)),
     (ln.AdaptiveMaxPool((3, 4)), (2, 7, 9)),
     (ln.AdaptiveMaxPool((2, 4)), (2, 6, 8)),
+    (ln.AdaptiveMaxPool((2, 3)), (2, 6, 12)),
+    (ln.MaxPool((3, 4)), (2, 8, 14)),
     (ln.AdaptiveMaxPool((5, 3)), (1, 3, 2)),
     (ln.AdaptiveMaxPool((2, 3, 2)), (1, 3, 4, 5)),
     (ln.GlobalMaxPool(2), (3, 4, 5)),
     (ln.GlobalMaxPool(1, keepdims=False), (2, 3, 7)),
     (ln.Pool((ln.Sliding(2, 1, 1), ln.Global()), ln.Max("first")), (2, 4, 5)),
-    (ln.Pool((ln.Sliding(3, 1, 1).part(9, 2, 6), ln.Adaptive(3).part(7, 1, 3)), ln.Max()), (2, 6, 5)),
+    (
+        ln.Pool((ln.Sliding(3, 1, 1).part(9, 2, 6), ln.Adaptive(3).part(7, 1, 3)), ln.Max()),
+        (2, 6, 5),
+    ),
 ]
+
+LARGER = [
+    (ln.MaxPool((3, 3), 2, 1), (3, 37, 150)),
+    (ln.MaxPool((3, 3), 1, 1), (2, 19, 70)),
+    (ln.MaxPool((2, 2)), (5, 20, 64)),
+    (ln.MaxPool((9, 13), 1, (4, 6)), (1, 21, 40)),
+    (ln.MaxPool((3, 3, 3), 2, 1), (1, 5, 9, 34)),
+    (ln.MaxPool((5,), 1, 2), (3, 130)),
+    (ln.AdaptiveMaxPool((7, 7)), (2, 28, 30)),
+]
+WHOLE = [
+    (ln.GlobalMaxPool(2), (2, 18, 20)),
+    (ln.GlobalMaxPool(2, ties="first"), (2, 18, 20)),
+    (ln.GlobalMaxPool(1, ties="split"), (2, 300)),
+    (ln.Pool((ln.Global(), ln.Global()), ln.SmoothMax(-1.5)), (2, 18, 20)),
+    (ln.GlobalAvgPool(2), (2, 18, 20)),
+    (ln.GlobalMaxPool(1), (2, 20000)),
+    (ln.GlobalMaxPool(1, ties="split"), (1, 20000)),
+    (ln.Pool((ln.Global(),), ln.SmoothMax(1.5)), (1, 20000)),
+]
+
+
+def with_reduction(op, reduction):
+    """The same regions under another reduction."""
+    return ln.Pool(op.regions, reduction, op.keepdims)

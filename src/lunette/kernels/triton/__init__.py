@@ -22,6 +22,8 @@ from lunette.kernels.triton.launch import (
     locate_winners,
     reduce_windows,
     spread,
+    spread_smooth,
+    spread_whole,
 )
 from lunette.kernels.triton.plan import Plan, Unserved, plan
 from lunette.ops.pooling import Pooling
@@ -130,9 +132,13 @@ def vjp(op: Pooling, operands: tuple[Tensor, ...], grad: Tensor) -> tuple[Tensor
     if not call.plan.out_size:
         return (call.finish_input(gx),)
     gy, reduction = call.alike_output(grad), op.reduction
-    if isinstance(reduction, Mean):
+    if spread_whole(call.plan, _request(op, getattr(reduction, "ties", "")), call.x, gy, gx):
+        pass
+    elif isinstance(reduction, Mean):
         spread(call.plan, _request(op), gy, gx)
     elif isinstance(reduction, SmoothMax):
+        if spread_smooth(call.plan, _request(op), call.x, gy, gx):
+            return (call.finish_input(gx),)
         kind = torch.float64 if gx.dtype == torch.float64 else torch.float32
         pivot, scaled = call.new_output(kind), call.new_output(kind)
         reduce_windows(call.plan, _request(op, "stats"), call.x, pivot, scaled, other=gy)

@@ -5,11 +5,16 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+INTERPRETED = tl.constexpr(bool(triton.knobs.runtime.interpret))
+
 __all__ = [
     "assemble",
     "counted_cells",
     "divide",
+    "divide_fixed",
     "earlier",
+    "exponential",
+    "extreme",
     "first_real",
     "larger",
     "logarithm",
@@ -38,6 +43,41 @@ def divide(a, b, ACC: tl.constexpr):
         return tl.div_rn(a, b)
     else:
         return a / b
+
+
+@triton.jit
+def divide_fixed(a, divisor, reciprocal, ACC: tl.constexpr):
+    """`a` over one integer for all: a product and a correction in place of a division."""
+    d = tl.zeros_like(a) + divisor
+    if ACC == tl.float32:
+        quotient = a * reciprocal
+        rest = tl.fma(-quotient, d, a)
+        return tl.where(
+            rest == rest, tl.fma(rest, tl.zeros_like(a) + reciprocal, quotient), quotient
+        )
+    else:
+        return a / d
+
+
+@triton.jit
+def extreme(a, b, RISING: tl.constexpr):
+    """The larger for beta > 0, the smaller for beta < 0; NaN if either is."""
+    if RISING:
+        return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
+    else:
+        return tl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)
+
+
+@triton.jit
+def exponential(difference, beta, ACC: tl.constexpr):
+    """exp(beta·difference), with beta in float64; float32 results below 2⁻¹²⁶ are 0."""
+    if ACC == tl.float32 and not INTERPRETED:
+        scale = (beta * 1.4426950408889634).to(tl.float32)
+        return tl.inline_asm_elementwise(
+            "ex2.approx.ftz.f32 $0, $1;", "=f,f", [difference * scale], tl.float32, True, 1
+        )
+    else:
+        return tl.exp(beta.to(ACC) * difference)
 
 
 @triton.jit

@@ -14,6 +14,7 @@ from lunette.kernels.triton.arithmetic import (
     assemble,
     counted_cells,
     divide,
+    divide_fixed,
     earlier,
     first_real,
     larger,
@@ -76,6 +77,7 @@ def band(
     limit_h,
     limit_w,
     divisor,
+    reciprocal,
     FORM: tl.constexpr,
     ACC: tl.constexpr,
     OTHER: tl.constexpr,
@@ -114,7 +116,9 @@ def band(
     DOUBLE: tl.constexpr = FORM == "max" and KW >= 5 and SW == 1 and GROUP > 1
     DOUBLINGS: tl.constexpr = 0 if KW < 2 else 1 if KW < 4 else 2 if KW < 8 else 3 if KW < 16 else 4
     DOUBLE_H: tl.constexpr = FORM == "max" and KH >= 5 and SH == 1
-    DOUBLINGS_H: tl.constexpr = 0 if KH < 2 else 1 if KH < 4 else 2 if KH < 8 else 3 if KH < 16 else 4
+    DOUBLINGS_H: tl.constexpr = (
+        0 if KH < 2 else 1 if KH < 4 else 2 if KH < 8 else 3 if KH < 16 else 4
+    )
 
     lanes = OW * V if GROUP == 1 else tl.cdiv(OW, OUT)
     b, o, strip, live, first = place(items, bands, outer_out, lanes, WIDE, P, C)
@@ -144,32 +148,44 @@ def band(
             h = h0 + j
             inside = reading & (h >= 0) & (h < H)
             values = span(
-                x, offset + j * (W * V), lane, W, V, inside, OTHER, ACC, START, STEP, COUNT, GROUP, P, C
+                x,
+                offset + j * (W * V),
+                lane,
+                W,
+                V,
+                inside,
+                OTHER,
+                ACC,
+                START,
+                STEP,
+                COUNT,
+                GROUP,
+                P,
+                C,
             )
             if DOUBLE:
                 values = values[BASE:]
                 wide = widen(values, COUNT, 1, DOUBLINGS)
             for f in tl.static_range(OUT):
-                AT: tl.constexpr = BASE + f * SW
                 if DOUBLE:
                     m = larger(wide[f], wide[f + KW - 2**DOUBLINGS])
                     rows = rows + (m,)
                 elif FORM == "codes":
-                    m = values[AT]
+                    m = values[(BASE + f * SW)]
                     c = tl.zeros((P, C), tl.int32)
                     for t in tl.static_range(1, KW):
-                        keep = earlier(m, values[AT + t])
-                        m = tl.where(keep, m, values[AT + t])
+                        keep = earlier(m, values[(BASE + f * SW) + t])
+                        m = tl.where(keep, m, values[(BASE + f * SW) + t])
                         c = tl.where(keep, c, t)
                     rows = rows + (m,)
                     taps = taps + (c,)
                 else:
-                    m = values[AT]
+                    m = values[(BASE + f * SW)]
                     for t in tl.static_range(1, KW):
                         if FORM == "mean":
-                            m = m + values[AT + t]
+                            m = m + values[(BASE + f * SW) + t]
                         else:
-                            m = larger(m, values[AT + t])
+                            m = larger(m, values[(BASE + f * SW) + t])
                     rows = rows + (m,)
         if DOUBLE_H:
             rows = widen(rows, ROWS * OUT, DH * OUT, DOUBLINGS_H)
@@ -177,34 +193,44 @@ def band(
         new_where = ()
         for r in tl.static_range(R):
             for f in tl.static_range(OUT):
-                FROM: tl.constexpr = r * SH * OUT + f
                 if FORM == "codes":
                     if ko == 0:
-                        m = rows[FROM]
-                        c = taps[FROM]
+                        m = rows[(r * SH * OUT + f)]
+                        c = taps[(r * SH * OUT + f)]
                     else:
                         m = best[r * OUT + f]
-                        keep = earlier(m, rows[FROM])
-                        c = tl.where(keep, where[r * OUT + f], ko * (KH * KW) + taps[FROM])
-                        m = tl.where(keep, m, rows[FROM])
+                        keep = earlier(m, rows[(r * SH * OUT + f)])
+                        c = tl.where(
+                            keep, where[r * OUT + f], ko * (KH * KW) + taps[(r * SH * OUT + f)]
+                        )
+                        m = tl.where(keep, m, rows[(r * SH * OUT + f)])
                     for t in tl.static_range(1, KH):
-                        keep = earlier(m, rows[FROM + t * DH * OUT])
-                        c = tl.where(keep, c, taps[FROM + t * DH * OUT] + (ko * KH + t) * KW)
-                        m = tl.where(keep, m, rows[FROM + t * DH * OUT])
+                        keep = earlier(m, rows[(r * SH * OUT + f) + t * DH * OUT])
+                        c = tl.where(
+                            keep, c, taps[(r * SH * OUT + f) + t * DH * OUT] + (ko * KH + t) * KW
+                        )
+                        m = tl.where(keep, m, rows[(r * SH * OUT + f) + t * DH * OUT])
                     new_where = new_where + (c,)
                 elif DOUBLE_H:
-                    m = larger(rows[FROM], rows[FROM + (KH - 2**DOUBLINGS_H) * DH * OUT])
+                    m = larger(
+                        rows[(r * SH * OUT + f)],
+                        rows[(r * SH * OUT + f) + (KH - 2**DOUBLINGS_H) * DH * OUT],
+                    )
                     if ko > 0:
                         m = larger(best[r * OUT + f], m)
                 else:
-                    m = rows[FROM]
+                    m = rows[(r * SH * OUT + f)]
                     if ko > 0:
-                        m = best[r * OUT + f] + m if FORM == "mean" else larger(best[r * OUT + f], m)
+                        m = (
+                            best[r * OUT + f] + m
+                            if FORM == "mean"
+                            else larger(best[r * OUT + f], m)
+                        )
                     for t in tl.static_range(1, KH):
                         if FORM == "mean":
-                            m = m + rows[FROM + t * DH * OUT]
+                            m = m + rows[(r * SH * OUT + f) + t * DH * OUT]
                         else:
-                            m = larger(m, rows[FROM + t * DH * OUT])
+                            m = larger(m, rows[(r * SH * OUT + f) + t * DH * OUT])
                 news = news + (m,)
         best = news
         where = new_where
@@ -233,7 +259,7 @@ def band(
                 at = (first + tl.arange(0, C)[None, :]) * OUT + f
             if FORM == "mean":
                 if DIVISOR == "fixed":
-                    m = divide(m, tl.zeros((P, C), ACC) + divisor.to(ACC), ACC)
+                    m = divide_fixed(m, divisor, reciprocal, ACC)
                 elif DIVISOR == "counted":
                     cells = counted_cells(oh, limit_h, KH, SH, BH, DH) * counted_o
                     cells = cells * counted_cells(at, limit_w, KW, SW, BW, DW)

@@ -10,7 +10,15 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from lunette.kernels.triton.arithmetic import assemble, counted_cells, divide, real_cells, span
+from lunette.kernels.triton.arithmetic import (
+    assemble,
+    counted_cells,
+    divide,
+    divide_fixed,
+    exponential,
+    real_cells,
+    span,
+)
 from lunette.kernels.triton.band import place
 
 __all__ = ["band_gather"]
@@ -37,6 +45,7 @@ def band_gather(
     limit_h,
     limit_w,
     divisor,
+    reciprocal,
     beta_bits,
     FORM: tl.constexpr,
     ACC: tl.constexpr,
@@ -76,7 +85,7 @@ def band_gather(
     column = first * GROUP + tl.arange(0, GROUP * C)[None, :]
     in_row = column < W
     if FORM == "smooth":
-        beta = tl.cast(beta_bits, tl.float64, bitcast=True).to(ACC)
+        beta = tl.cast(beta_bits, tl.float64, bitcast=True)
     if FORM == "tied" or FORM == "smooth":
         own = ()
         for j in tl.static_range(R):
@@ -109,7 +118,7 @@ def band_gather(
                 scaled = ()
                 for q in tl.static_range(WIDTH):
                     if DIVISOR == "fixed":
-                        cells = tl.zeros((P, C), ACC) + divisor.to(ACC)
+                        share = divide_fixed(loaded[q], divisor, reciprocal, ACC)
                     else:
                         ow = (first + tl.arange(0, C)[None, :]) * OUT + (BASE + q)
                         if DIVISOR == "counted":
@@ -122,8 +131,8 @@ def band_gather(
                             cells = cells * real_cells(ow, W, KW, SW, BW, 1)
                             if OUTER > 0:
                                 cells = cells * tl.load(outer_real + o, o >= 0, 1)
-                        cells = tl.maximum(cells, 1).to(ACC)
-                    scaled = scaled + (divide(loaded[q], cells, ACC),)
+                        share = divide(loaded[q], tl.maximum(cells, 1).to(ACC), ACC)
+                    scaled = scaled + (share,)
                 loaded = scaled
             grads = grads + loaded
             if FORM == "codes":
@@ -138,27 +147,25 @@ def band_gather(
         for j in tl.static_range(R):
             for rh in tl.static_range(SH):
                 for r in tl.static_range(GROUP):
-                    AT: tl.constexpr = (j * SH + rh) * GROUP + r
                     if ro == 0:
                         total = tl.zeros((P, C), ACC)
                     else:
-                        total = totals[AT]
+                        total = totals[((j * SH + rh) * GROUP + r)]
                     for e in tl.static_range(LOW_H, HIGH_H + 1):
-                        TH: tl.constexpr = rh + BH - e * SH
-                        if TH >= 0 and TH < KH:
+                        if (rh + BH - e * SH) >= 0 and (rh + BH - e * SH) < KH:
                             for q in tl.static_range(LOW, HIGH + 1):
-                                TW: tl.constexpr = r + BW - q * SW
-                                if TW >= 0 and TW < KW:
-                                    FROM: tl.constexpr = (j + e - LOW_H) * WIDTH + q - BASE
-                                    g = grads[FROM]
+                                if (r + BW - q * SW) >= 0 and (r + BW - q * SW) < KW:
+                                    g = grads[((j + e - LOW_H) * WIDTH + q - BASE)]
                                     if FORM == "codes":
-                                        mine = marks[FROM] == ko + (TH * KW + TW)
+                                        mine = marks[((j + e - LOW_H) * WIDTH + q - BASE)] == ko + (
+                                            (rh + BH - e * SH) * KW + (r + BW - q * SW)
+                                        )
                                         total += tl.where(mine, g, 0.0)
                                     elif FORM == "mean":
                                         total += g
                                     elif FORM == "tied":
-                                        a = own[AT]
-                                        m = marks[FROM]
+                                        a = own[((j * SH + rh) * GROUP + r)]
+                                        m = marks[((j + e - LOW_H) * WIDTH + q - BASE)]
                                         mine = (a == m) | ((a != a) & (m != m))
                                         total += tl.where(mine, g, 0.0)
                                     else:
@@ -166,7 +173,9 @@ def band_gather(
                                         ow = (first + tl.arange(0, C)[None, :]) * OUT + q
                                         reads = reading & (oh >= 0) & (oh < OH)
                                         reads = reads & (ow >= 0) & (ow < OW)
-                                        term = tl.exp(beta * (own[AT] - marks[FROM])) * g
+                                        peak = marks[(j + e - LOW_H) * WIDTH + q - BASE]
+                                        own_cell = own[(j * SH + rh) * GROUP + r]
+                                        term = exponential(own_cell - peak, beta, ACC) * g
                                         total += tl.where(reads, term, 0.0)
                     news = news + (total,)
         totals = news

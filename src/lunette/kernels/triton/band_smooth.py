@@ -9,7 +9,8 @@ from lunette.kernels.triton.arithmetic import (
     assemble,
     counted_cells,
     divide,
-    larger,
+    exponential,
+    extreme,
     logarithm,
     real_cells,
     span,
@@ -17,16 +18,26 @@ from lunette.kernels.triton.arithmetic import (
 )
 from lunette.kernels.triton.band import place
 
-__all__ = ["band_smooth", "soften"]
+__all__ = ["band_smooth", "pick", "soften"]
 
 
 @triton.jit
-def extreme(a, b, RISING: tl.constexpr):
-    """The larger for beta > 0, the smaller for beta < 0; a NaN before any number."""
-    if RISING:
-        return larger(a, b)
-    else:
-        return -larger(-a, -b)
+def pick(
+    values,
+    FIRST: tl.constexpr,
+    PLANE: tl.constexpr,
+    ROW: tl.constexpr,
+    PLANES: tl.constexpr,
+    KH: tl.constexpr,
+    KW: tl.constexpr,
+):
+    """The cells of one window, in row-major order, out of a tuple of rows."""
+    cells = ()
+    for ko in tl.static_range(PLANES):
+        for t in tl.static_range(KH):
+            for i in tl.static_range(KW):
+                cells = cells + (values[FIRST + ko * PLANE + t * ROW + i],)
+    return cells
 
 
 @triton.jit
@@ -95,7 +106,8 @@ def band_smooth(
     PLANES: tl.constexpr = OUTER if OUTER > 0 else 1
     OTHER: tl.constexpr = float("-inf") if RISING else float("inf")
 
-    beta = tl.cast(beta_bits, tl.float64, bitcast=True).to(ACC)
+    beta = tl.cast(beta_bits, tl.float64, bitcast=True)
+    inverse = divide(tl.full((1, 1), 1.0, ACC), tl.zeros((1, 1), ACC) + beta.to(ACC), ACC)
     lanes = OW * V if GROUP == 1 else tl.cdiv(OW, OUT)
     b, o, strip, live, first = place(items, bands, outer_out, lanes, WIDE, P, C)
     if GROUP == 1:
@@ -154,13 +166,12 @@ def band_smooth(
                 at = ow
             else:
                 at = (first + tl.arange(0, C)[None, :]) * OUT + f
-            FROM: tl.constexpr = r * SH * WIDTH + BASE + f * SW
-            pivot = cells[FROM]
-            for ko in tl.static_range(PLANES):
-                for t in tl.static_range(KH):
-                    for s in tl.static_range(KW):
-                        AT: tl.constexpr = FROM + (ko * ROWS + t * DH) * WIDTH + s
-                        pivot = extreme(pivot, cells[AT], RISING)
+            mine = pick(
+                cells, r * SH * WIDTH + BASE + f * SW, ROWS * WIDTH, DH * WIDTH, PLANES, KH, KW
+            )
+            pivot = mine[0]
+            for i in tl.static_range(1, PLANES * KH * KW):
+                pivot = extreme(pivot, mine[i], RISING)
             if PADDED:
                 real = real_cells(oh, H, KH, SH, BH, DH) * real_o
                 real = real * real_cells(at, W, KW, SW, BW, DW)
@@ -173,30 +184,36 @@ def band_smooth(
                 pivot = soften(pivot, 0, RISING)
             total = tl.zeros((P, C), ACC)
             along = tl.zeros((P, C), ACC)
-            for ko in tl.static_range(PLANES):
-                for t in tl.static_range(KH):
-                    for s in tl.static_range(KW):
-                        AT: tl.constexpr = FROM + (ko * ROWS + t * DH) * WIDTH + s
-                        term = tl.exp(beta * (cells[AT] - pivot))
-                        total = total + term
-                        if FORM == "jvp":
-                            along = along + term * tangents[AT]
+            if FORM == "jvp":
+                turned = pick(
+                    tangents,
+                    r * SH * WIDTH + BASE + f * SW,
+                    ROWS * WIDTH,
+                    DH * WIDTH,
+                    PLANES,
+                    KH,
+                    KW,
+                )
+            for i in tl.static_range(PLANES * KH * KW):
+                term = exponential(mine[i] - pivot, beta, ACC)
+                total = total + term
+                if FORM == "jvp":
+                    along = along + term * turned[i]
             if PADDED:
-                extra = (count - real).to(ACC) * tl.exp(beta * (0.0 - pivot))
+                extra = (count - real).to(ACC) * exponential(0.0 - pivot, beta, ACC)
                 total = tl.where(count > real, total + extra, total)
             if FORM == "value":
-                m = pivot + divide(logarithm(total, ACC), tl.zeros((P, C), ACC) + beta, ACC)
+                m = pivot + logarithm(total, ACC) * inverse
                 if PADDED:
                     m = tl.where(count > 0, m, 0.0)
             elif FORM == "jvp":
-                m = divide(along, total, ACC)
+                m = along / total
                 if PADDED:
                     m = tl.where(real > 0, m, 0.0)
             else:
                 m = pivot
-                quotients = quotients + (divide(grads[f], total, ACC),)
+                quotients = quotients + (grads[f] / total,)
             parts = parts + (m,)
         tl.store(y + target, assemble(parts, P, C, OUT).to(y.dtype.element_ty), stored)
         if FORM == "stats":
             tl.store(scaled + target, assemble(quotients, P, C, OUT), stored)
-

@@ -9,7 +9,13 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from lunette.kernels.triton.arithmetic import counted_cells, divide, real_cells
+from lunette.kernels.triton.arithmetic import (
+    counted_cells,
+    divide,
+    divide_fixed,
+    exponential,
+    real_cells,
+)
 from lunette.kernels.triton.band import place
 
 __all__ = ["gather", "locate"]
@@ -42,6 +48,7 @@ def gather(
     limit_h,
     limit_w,
     divisor,
+    reciprocal,
     beta_bits,
     FORM: tl.constexpr,
     ACC: tl.constexpr,
@@ -75,7 +82,7 @@ def gather(
     if FORM == "tied" or FORM == "smooth":
         own = tl.load(x + target, live, 0.0).to(ACC)
     if FORM == "smooth":
-        beta = tl.cast(beta_bits, tl.float64, bitcast=True).to(ACC)
+        beta = tl.cast(beta_bits, tl.float64, bitcast=True)
     total = tl.zeros((P, C), ACC)
     # The last reader of a position on an axis, and the earlier ones that may read it too.
     if TABLE_H:
@@ -135,7 +142,7 @@ def gather(
                     total += tl.where(mine, g, 0.0)
                 elif FORM == "mean":
                     if DIVISOR == "fixed":
-                        g = divide(g, tl.zeros((P, C), ACC) + divisor.to(ACC), ACC)
+                        g = divide_fixed(g, divisor, reciprocal, ACC)
                     else:
                         if DIVISOR == "counted":
                             cells = counted_h * counted_w
@@ -154,7 +161,7 @@ def gather(
                         mine = reads & ((own == peak) | ((own != own) & (peak != peak)))
                         total += tl.where(mine, g, 0.0)
                     else:
-                        total += tl.where(reads, tl.exp(beta * (own - peak)) * g, 0.0)
+                        total += tl.where(reads, exponential(own - peak, beta, ACC) * g, 0.0)
     tl.store(out + target, total.to(out.dtype.element_ty), live)
 
 

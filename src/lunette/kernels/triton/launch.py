@@ -12,21 +12,35 @@ import triton.language as tl
 from lunette.kernels.triton.band import band
 from lunette.kernels.triton.band_gather import band_gather
 from lunette.kernels.triton.band_smooth import band_smooth
+from lunette.kernels.triton.band_smooth_gradient import band_smooth_gradient
+from lunette.kernels.triton.disjoint import disjoint
 from lunette.kernels.triton.gather import gather, locate
-from lunette.kernels.triton.plan import Axis, Plan
+from lunette.kernels.triton.plan import Axis, Plan, passes, separable
 from lunette.kernels.triton.tiles import (
     Tile,
     best_tile,
     forward_tiles,
     gradient_tiles,
     power_of_two,
+    smooth_gradient_tiles,
 )
+from lunette.kernels.triton.whole import whole_gradient
 from lunette.kernels.triton.window import window
 
-__all__ = ["INTEGERS", "Request", "empty_code", "locate_winners", "reduce_windows", "spread"]
+__all__ = [
+    "INTEGERS",
+    "Request",
+    "empty_code",
+    "locate_winners",
+    "reduce_windows",
+    "spread",
+    "spread_smooth",
+    "spread_whole",
+]
 
 Tensor = Any
 MOST_PROGRAMS = (1 << 31) - 1
+SHORTEST_ROW = 256  # positions; shorter rows leave a program's threads idle
 
 INTEGERS = {
     torch.uint8: tl.uint8,
@@ -65,6 +79,12 @@ def reduce_windows(
     second = y if second is None else second
     other = x if other is None else other
     value = y if value is None else value
+    if request.form == "max" and separable(plan):
+        along_w, along_h = passes(plan)
+        between = torch.empty(along_w.out_size, dtype=x.dtype, device=x.device)
+        reduce_windows(along_w, request, x, between)
+        reduce_windows(along_h, request, between, y)
+        return
     tiles = forward_tiles(plan, request.form, x.element_size())
     if not tiles:
         _window(plan, request, x, y, second, other, value)
@@ -90,7 +110,7 @@ def _band(plan: Plan, request: Request, tile: Tile, x: Any, y: Any, second: Any)
     cut = _cut(plan, tile, plan.h.m, plan.w.m, _outputs(plan, tile), plan.outer_out)
     band[cut.grid](
         x, y, second, *_outer_tables(plan, x.device), *cut.sizes,
-        plan.h.limit, plan.w.limit, divisor,
+        plan.h.limit, plan.w.limit, divisor, 1 / divisor,
         FORM=request.form, ACC=accumulator, OTHER=0 if request.form == "mean" else lowest,
         EMPTY=empty_code(second.dtype), WIDE=_wide(plan), OUTER=plan.outer_taps,
         MAY_BE_EMPTY=plan.may_be_empty, DIVISOR=mode,
@@ -130,7 +150,7 @@ def _window(
         x, other, value, y, second, *_outer_tables(plan, x.device),
         tables.start_h, tables.length_h, tables.start_w, tables.length_w,
         items, plan.outer_out, plan.outer_in, plan.h.n, plan.w.n, plan.lanes, plan.h.m, plan.w.m,
-        plan.h.limit, plan.w.limit, divisor, _bits(request.beta),
+        plan.h.limit, plan.w.limit, divisor, 1 / divisor, _bits(request.beta),
         FORM=request.form, ACC=accumulator, OTHER=lowest, EMPTY=empty_code(second.dtype),
         RISING=request.beta > 0, WIDE=_wide(plan), OUTER=plan.outer_taps,
         TABLE_H=plan.h.table is not None, TABLE_W=plan.w.table is not None, DIVISOR=mode,
@@ -155,7 +175,9 @@ def spread(
     x = out if x is None else x
     value = grad if value is None else value
     tiles = gradient_tiles(plan, out.element_size())
-    if tiles:
+    if _tiling(plan) and (request.form != "mean" or _divisor(plan, request)[0] == "fixed"):
+        _disjoint(plan, request, grad, codes, x, value, out)
+    elif tiles:
         best_tile(
             (plan, "spread", request.form, out.dtype),
             tiles,
@@ -178,10 +200,35 @@ def _band_gather(
         items, bands, plan.outer_out, plan.outer_in,
         plan.h.n, plan.w.n // cut.constants["UNIT"], plan.h.m,
         plan.w.m // cut.constants["OUT_UNIT"],
-        plan.h.limit, plan.w.limit, divisor, _bits(request.beta),
+        plan.h.limit, plan.w.limit, divisor, 1 / divisor, _bits(request.beta),
         FORM=request.form, ACC=_arithmetic(out.dtype)[0], WIDE=_wide(plan),
         OUTER=plan.plane_readers.shape[1] if plan.outer else 0, DIVISOR=mode,
         **_taps(plan, dilated=False), **cut.constants,
+    )  # fmt: skip
+
+
+def _tiling(plan: Plan) -> bool:
+    """Whether the windows tile both axes, in columns that lanes of four can share."""
+    plain = all(
+        a.table is None and (a.stride, a.before, a.dilation) == (a.kernel, 0, 1)
+        for a in (plan.h, plan.w)
+    )
+    return plain and not plan.outer and plan.lanes == 1 and plan.w.kernel % 4 == 0
+
+
+def _disjoint(
+    plan: Plan, request: Request, grad: Any, codes: Any, x: Any, value: Any, out: Any
+) -> None:
+    tile = Tile(4, 1, 1, 2)
+    bands = -(-plan.h.n // plan.h.kernel)
+    cut = _cut(plan, tile, bands, plan.w.n, 4, 1)
+    _, divisor = _divisor(plan, request)
+    constants = {name: cut.constants[name] for name in ("UNIT", "GROUP", "P", "C", "num_warps")}
+    disjoint[cut.grid](
+        grad, codes, x, value, out, plan.batch * bands, bands, plan.h.n,
+        plan.w.n // constants["UNIT"], plan.h.m, plan.w.m, divisor, 1 / divisor,
+        _bits(request.beta), FORM=request.form, ACC=_arithmetic(out.dtype)[0], WIDE=_wide(plan),
+        KH=plan.h.kernel, KW=plan.w.kernel, **constants,
     )  # fmt: skip
 
 
@@ -200,13 +247,54 @@ def _gather(
         tables.start_h, tables.length_h, tables.readers_h,
         tables.start_w, tables.length_w, tables.readers_w,
         items, plan.outer_out, plan.outer_in, plan.h.n, plan.w.n, plan.lanes, plan.h.m, plan.w.m,
-        plan.h.limit, plan.w.limit, divisor, _bits(request.beta),
+        plan.h.limit, plan.w.limit, divisor, 1 / divisor, _bits(request.beta),
         FORM=request.form, ACC=_arithmetic(out.dtype)[0], WIDE=_wide(plan),
         OUTER=plan.plane_readers.shape[1] if plan.outer else 0,
         TABLE_H=plan.h.table is not None, TABLE_W=plan.w.table is not None, DIVISOR=mode,
         **_taps(plan, dilated=True), RH=plan.h.readers, RW=plan.w.readers,
         P=p, C=c, num_warps=warps,
     )  # fmt: skip
+
+
+def spread_whole(plan: Plan, request: Request, x: Tensor, grad: Tensor, out: Tensor) -> bool:
+    """Fill `out` in one launch where every window is a row of its own; False where it is not.
+
+    The form is "mean", "smooth", or the ties of a max: "first", "all", "split".
+    """
+    length = plan.w.n
+    if plan.outer or plan.lanes > 1 or plan.h.n > 1 or not plan.w.whole or length < SHORTEST_ROW:
+        return False
+    block = min(power_of_two(length), 16384)
+    warps = max(4, block // 1024)
+    divisor = _divisor(plan, request)[1]
+    whole_gradient[_grid(plan.batch, 1, 1, 1)](
+        x, grad, out, length, divisor, 1 / divisor, _bits(request.beta),
+        FORM=request.form, ACC=_arithmetic(x.dtype)[0],
+        RISING=request.form != "smooth" or request.beta > 0, WIDE=_wide(plan),
+        STEPS=-(-length // block), K=block, num_warps=warps,
+    )  # fmt: skip
+    return True
+
+
+def spread_smooth(plan: Plan, request: Request, x: Tensor, grad: Tensor, out: Tensor) -> bool:
+    """Fill `out` with a smooth max's gradient in one launch; False where the windows are too large."""
+    tiles = smooth_gradient_tiles(plan)
+    if not tiles:
+        return False
+
+    def run(tile: Tile) -> None:
+        cut = _cut(plan, tile, -(-plan.h.n // plan.h.stride), plan.w.n, tile.group, 1)
+        items, bands, *_ = cut.sizes
+        band_smooth_gradient[cut.grid](
+            x, grad, out, items, bands, plan.h.n, plan.w.n // cut.constants["UNIT"],
+            plan.h.m, plan.w.m // cut.constants["OUT_UNIT"], plan.h.limit, plan.w.limit,
+            _bits(request.beta), ACC=_arithmetic(x.dtype)[0], RISING=request.beta > 0,
+            WIDE=_wide(plan), PADDED=plan.padded, COUNT_PADDING=request.count_padding,
+            **_taps(plan, dilated=False), **cut.constants,
+        )  # fmt: skip
+
+    best_tile((plan, "smooth gradient", x.dtype), tiles, run, plan.size)
+    return True
 
 
 def locate_winners(plan: Plan, codes: Tensor, out: Tensor, tangent: Tensor | None = None) -> None:

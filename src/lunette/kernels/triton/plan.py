@@ -16,7 +16,7 @@ import numpy as np
 
 from lunette.regions import Adaptive, Global, Part, Region, Sliding
 
-__all__ = ["Axis", "Plan", "Unserved", "plan"]
+__all__ = ["Axis", "Plan", "Unserved", "passes", "plan", "separable"]
 
 Ints = np.ndarray[Any, Any]
 LARGEST_TABLE = 1 << 25
@@ -240,10 +240,25 @@ class Plan:
         return total
 
 
+def separable(made: Plan) -> bool:
+    """Whether a max is cheaper along W first and then along H: windows are large and overlap."""
+    h, w = made.h, made.w
+    overlap = h.kernel * w.kernel * min(1, h.extent // h.stride) * min(1, w.extent // w.stride)
+    return not made.outer and overlap >= 64 and min(h.kernel, w.kernel) > 2 and h.stride < h.extent
+
+
+@lru_cache(maxsize=256)
+def passes(made: Plan) -> tuple[Plan, Plan]:
+    """The same windows as windows along W, then along H; an empty window gives 0 in either."""
+    h, w, rows = made.h, made.w, made.h.n
+    one = Axis(1, 1, 1, limit=1)
+    along_w = replace(made, batch=made.batch * rows, h=one)
+    row = Axis(w.m * made.lanes, w.m * made.lanes, 1, limit=w.m * made.lanes)
+    return along_w, replace(made, h=h, w=row, lanes=1)
+
+
 @lru_cache(maxsize=1024)
-def plan(
-    regions: tuple[Region, ...], batch: int, pooled: tuple[int, ...], channels: int
-) -> Plan:
+def plan(regions: tuple[Region, ...], batch: int, pooled: tuple[int, ...], channels: int) -> Plan:
     """The normal form of `regions` over `pooled` axes, `batch` of them, `channels` innermost."""
     axes = [normal(region, n) for region, n in zip(regions, pooled, strict=True)]
     leading = trailing = 1

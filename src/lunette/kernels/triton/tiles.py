@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -12,7 +13,9 @@ from lunette.kernels.triton.plan import Plan
 __all__ = ["Tile", "best_tile", "forward_tiles", "gradient_tiles", "power_of_two"]
 
 WORTH_TUNING = 1 << 22  # input elements; below it a launch costs more than any choice of tile
-MOST_LOADS = 130  # unrolled loads of one program: more make the compiler slow
+MOST_LOADS = 130  # unrolled loads of one program, and
+MOST_STEPS = 420  # unrolled comparisons: more make the compiler slow
+PATIENCE = 0.6  # seconds that may pass before another tile is compiled and tried
 LONGEST_BAND = 16  # taps along an axis that a band takes
 
 
@@ -38,9 +41,9 @@ def forward_tiles(plan: Plan, form: str, itemsize: int) -> list[Tile]:
     tiles = []
     for group, rows, warps in _forward_choices(plan, form, itemsize):
         rows = min(rows, power_of_two(h.m))
-        while rows > 1 and _loads(plan, form, group, rows) > MOST_LOADS:
+        while rows > 1 and not _fits(plan, form, group, rows):
             rows //= 2
-        if _loads(plan, form, group, rows) <= MOST_LOADS:
+        if _fits(plan, form, group, rows):
             tiles.append(Tile(group, rows, _lanes(plan, group, itemsize), warps))
     return list(dict.fromkeys(tiles))
 
@@ -56,19 +59,25 @@ def _forward_choices(plan: Plan, form: str, itemsize: int) -> list[tuple[int, in
         return [(1, rows, 2), (1, rows // 2, 4)]
     group = max(2, w.stride)
     if smooth:
-        return [(group, 2, 2), (group, 4, 2), (w.stride if w.stride > 1 else 1, 4, 2)]
+        return [(group, 4, 2), (group, 2, 2)]
     if itemsize <= 2 or w.kernel > 4:
-        return [(max(4, w.stride), rows, 2), (group, rows, 2), (max(4, w.stride), rows // 2, 2)]
-    return [(group, rows, 2), (group, rows // 2, 2), (1, rows, 2)]
+        return [(max(4, w.stride), rows, 2), (max(4, w.stride), rows // 2, 2)]
+    return [(group, rows, 2), (group, rows // 2, 2)]
 
 
-def _loads(plan: Plan, form: str, group: int, rows: int) -> int:
-    """Loads that one program unrolls."""
-    h, w = plan.h, plan.w
+def _fits(plan: Plan, form: str, group: int, rows: int) -> bool:
+    """Whether one program's unrolled work is small enough to compile in a second or so."""
+    h, w, planes = plan.h, plan.w, max(plan.outer_taps, 1)
     height = (rows - 1) * h.stride + h.extent
     outputs = max(group // w.stride, 1)
     span = w.kernel if group == 1 else -(-((outputs - 1) * w.stride + w.kernel) // group) + 1
-    return height * span * max(plan.outer_taps, 1) * (2 if form == "smooth_jvp" else 1)
+    loads = height * span * planes * (2 if form == "smooth_jvp" else 1)
+    doubled = form == "max" and w.stride == 1 and w.kernel >= 5
+    along = 5 if doubled else w.kernel
+    steps = (height * along + rows * h.kernel) * outputs * planes
+    if form in ("smooth", "smooth_jvp", "stats"):
+        steps = 3 * rows * outputs * h.kernel * w.kernel * planes
+    return loads <= MOST_LOADS and steps <= MOST_STEPS
 
 
 def _lanes(plan: Plan, group: int, itemsize: int) -> int:
@@ -88,13 +97,29 @@ def gradient_tiles(plan: Plan, itemsize: int) -> list[Tile]:
         return []
     group = max(2, w.stride)
     wide = max(4, w.stride)
-    choices = [(group, 4, 2), (group, 2, 2), (wide, 4, 2)]
+    choices = [(wide, 4, 2), (group, 4, 2)]
     if itemsize <= 2:
-        choices = [(wide, 4, 2), (group, 4, 2), (wide, 2, 2)]
+        choices = [(wide, 4, 2), (wide, 8, 2)]
     rows_in = power_of_two(-(-h.n // h.stride))
     tiles = [Tile(g, min(r, rows_in), 1, warps) for g, r, warps in choices]
     tiles = [t for t in tiles if t.rows * h.stride * t.group * reach <= 512]
     return list(dict.fromkeys(tiles))
+
+
+def smooth_gradient_tiles(plan: Plan) -> list[Tile]:
+    """Tiles for a smooth max's gradient in one launch; none where windows are too many or large."""
+    h, w = plan.h, plan.w
+    if plan.outer or plan.lanes > 1 or h.table or w.table or h.dilation > 1 or w.dilation > 1:
+        return []
+    if w.stride not in (1, 2, 4) or h.stride > 4:
+        return []
+    group, tiles = max(2, w.stride), []
+    for rows in (4, 2, 1):
+        columns = (group - 1 + w.before) // w.stride + (w.kernel - 1 - w.before) // w.stride + 1
+        lines = rows + (h.stride - 1 + h.before) // h.stride + (h.kernel - 1 - h.before) // h.stride
+        if columns * lines * h.kernel * w.kernel <= 110 and rows <= power_of_two(h.n):
+            tiles.append(Tile(group, rows, 1, 2))
+    return tiles[:2]
 
 
 _BEST: dict[Any, Tile] = {}
@@ -110,7 +135,11 @@ def best_tile(key: Any, tiles: list[Tile], run: Callable[[Tile], None], size: in
     if torch.cuda.is_current_stream_capturing():
         run(first)
         return
-    _BEST[key] = min(tiles, key=lambda tile: _milliseconds(lambda: run(tile)))
+    began, times = time.perf_counter(), {}
+    for tile in tiles:
+        if not times or time.perf_counter() - began < PATIENCE:
+            times[tile] = _milliseconds(lambda tile=tile: run(tile))  # type: ignore[misc]
+    _BEST[key] = min(times, key=lambda tile: times[tile])
     run(_BEST[key])
 
 

@@ -12,13 +12,16 @@ import triton.language as tl
 from lunette.kernels.triton.arithmetic import (
     counted_cells,
     divide,
+    divide_fixed,
     earlier,
+    exponential,
+    extreme,
     first_real,
     logarithm,
     real_cells,
 )
 from lunette.kernels.triton.band import place
-from lunette.kernels.triton.band_smooth import extreme, soften
+from lunette.kernels.triton.band_smooth import soften
 
 __all__ = ["window"]
 
@@ -35,12 +38,12 @@ def _first_largest(a, code_a, b, code_b):
 
 @triton.jit
 def _largest(a, b):
-    return tl.where(earlier(a, b), a, b)
+    return extreme(a, b, True)
 
 
 @triton.jit
 def _smallest(a, b):
-    return -tl.where(earlier(-a, -b), -a, -b)
+    return extreme(a, b, False)
 
 
 @triton.jit
@@ -114,6 +117,7 @@ def window(
     limit_h,
     limit_w,
     divisor,
+    reciprocal,
     beta_bits,
     FORM: tl.constexpr,
     ACC: tl.constexpr,
@@ -225,7 +229,7 @@ def window(
             sums += cells
         m = tl.sum(sums, 2)
         if DIVISOR == "fixed":
-            m = divide(m, tl.zeros((P, C), ACC) + divisor.to(ACC), ACC)
+            m = divide_fixed(m, divisor, reciprocal, ACC)
         elif DIVISOR == "counted":
             m = divide(m, tl.zeros((P, C), ACC) + counted.to(ACC), ACC)
         else:
@@ -233,7 +237,7 @@ def window(
             m = tl.where(real > 0, divide(m, cells_real, ACC), 0.0)
         tl.store(y + target, m.to(y.dtype.element_ty), live)
     elif FORM == "smooth" or FORM == "smooth_jvp" or FORM == "stats":
-        beta = tl.cast(beta_bits, tl.float64, bitcast=True).to(ACC)
+        beta = tl.cast(beta_bits, tl.float64, bitcast=True)
         pivots = tl.full((P, C, K), OTHER, ACC)
         for step in tl.range(0, STEPS, loop_unroll_factor=UNROLL):
             cells, _ = _read(
@@ -254,7 +258,7 @@ def window(
                 x, outer, o, base, H, W, V, step, at_h, row_end, at_w, tap_end, v, alive,
                 OTHER, ACC, OUTER, KH, CHUNKS, DH, DW, K,
             )  # fmt: skip
-            terms = tl.exp(beta * (cells - pivot[:, :, None]))
+            terms = exponential(cells - pivot[:, :, None], beta, ACC)
             totals += terms
             if FORM == "smooth_jvp":
                 tangents, _ = _read(
@@ -263,10 +267,10 @@ def window(
                 )  # fmt: skip
                 sums += terms * tangents
         total = tl.sum(totals, 2)
-        extra = (count - real).to(ACC) * tl.exp(beta * (0.0 - pivot))
+        extra = (count - real).to(ACC) * exponential(0.0 - pivot, beta, ACC)
         total = tl.where(count > real, total + extra, total)
         if FORM == "smooth":
-            m = pivot + divide(logarithm(total, ACC), tl.zeros((P, C), ACC) + beta, ACC)
+            m = pivot + divide(logarithm(total, ACC), tl.zeros((P, C), ACC) + beta.to(ACC), ACC)
             m = tl.where(count > 0, m, 0.0)
         elif FORM == "smooth_jvp":
             m = tl.where(real > 0, divide(tl.sum(sums, 2), total, ACC), 0.0)
