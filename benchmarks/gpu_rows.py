@@ -29,13 +29,13 @@ class Row:
 
 @dataclass(frozen=True)
 class Work:
-    """Calls that do the same work, and the bytes that it must at least read and write."""
+    """Our call, the bytes it must at least read and write, and peers: each makes its call when asked."""
 
     ours: Callable[[], Any]
     bytes: int
-    eager: Callable[[], Any] | None = None
-    compiled: Callable[[], Any] | None = None
-    cudnn: Callable[[], Any] | None = None
+    eager: Callable[[], Callable[[], Any]] | None = None
+    compiled: Callable[[], Callable[[], Any]] | None = None
+    cudnn: Callable[[], Callable[[], Any]] | None = None
 
 
 def size(*tensors: Any) -> int:
@@ -51,14 +51,17 @@ def forward(op: Any, eager: Any, shape: Any = IMAGES, cudnn: Any = None) -> Call
     def make(dtype: Any) -> Work:
         x = images(dtype, shape)
         y = kernels.forward(op, (x,))
-        compiled = torch.compile(eager)
-        peer = cudnn(x, y) if cudnn else None
+
+        def compiled() -> Callable[[], Any]:
+            made = torch.compile(eager)
+            return lambda: made(x)
+
         return Work(
             lambda: kernels.forward(op, (x,)),
             size(x, y),
-            lambda: eager(x),
-            lambda: compiled(x),
-            peer,
+            lambda: lambda: eager(x),
+            compiled,
+            (lambda: cudnn(x, y)) if cudnn else None,
         )
 
     return make
@@ -77,7 +80,14 @@ def gradient(op: Any, eager: Any, form: str, shape: Any = IMAGES) -> Callable[[A
     def make(dtype: Any) -> Work:
         x = images(dtype, shape)
         g = torch.randn_like(kernels.forward(op, (x,)))
-        peer, compiled = backward_of(eager, x, g), backward_of(torch.compile(eager), x, g)
+
+        def peer() -> Callable[[], Any]:
+            return backward_of(eager, x, g)
+
+        def compiled() -> Callable[[], Any]:
+            torch._dynamo.reset()
+            return backward_of(torch.compile(eager), x, g)
+
         if form == "offsets":
             _, offsets = kernels.forward_with_offsets(op, (x,))
             return Work(
@@ -97,7 +107,9 @@ def offsets(op: Any, eager: Any) -> Callable[[Any], Work]:
         x = images(dtype)
         y, codes = kernels.forward_with_offsets(op, (x,))
         return Work(
-            lambda: kernels.forward_with_offsets(op, (x,)), size(x, y, codes), lambda: eager(x)
+            lambda: kernels.forward_with_offsets(op, (x,)),
+            size(x, y, codes),
+            lambda: lambda: eager(x),
         )
 
     return make

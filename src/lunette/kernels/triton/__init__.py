@@ -11,6 +11,7 @@ each window's own start.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import prod
 from typing import Any, NamedTuple
 
@@ -226,7 +227,8 @@ class _Call(NamedTuple):
 
     def finish(self, y: Tensor) -> Tensor:
         """The result as the caller knows it: axes in order."""
-        return self.finish_input(y).reshape(self.op.out_shape(self.shape))
+        y = self.finish_input(y)
+        return y if self.op.keepdims else y.reshape(self.op.out_shape(self.shape))
 
     def finish_value(self, y: Tensor) -> Tensor:
         """The same for values: bools as bools."""
@@ -236,6 +238,7 @@ class _Call(NamedTuple):
         return x.movedim(-1, len(self.shape) - self.op.rank - 1) if self.channels_last else x
 
 
+@lru_cache(maxsize=4096)
 def _plan(op: Pooling, shape: tuple[int, ...], channels_last: bool) -> Plan:
     batch, pooled = shape[: len(shape) - op.rank], shape[len(shape) - op.rank :]
     if channels_last:
@@ -243,6 +246,7 @@ def _plan(op: Pooling, shape: tuple[int, ...], channels_last: bool) -> Plan:
     return plan(op.regions, prod(batch), pooled, 1)
 
 
+@lru_cache(maxsize=4096)
 def _request(op: Pooling, form: str = "") -> Request:
     reduction = op.reduction
     if isinstance(reduction, Mean):
@@ -268,6 +272,7 @@ def _stored(x: Tensor, rank: int, channels_last: bool) -> Tensor:
     return (x.movedim(x.ndim - rank - 1, -1) if channels_last else x).contiguous()
 
 
+@lru_cache(maxsize=4096)
 def _kept(op: Pooling, shape: tuple[int, ...]) -> tuple[int, ...]:
     """The shape of the result with every pooled axis kept."""
     return op.out_shape(shape) if op.keepdims else (*op.out_shape(shape), *(1,) * op.rank)

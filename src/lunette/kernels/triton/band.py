@@ -48,10 +48,12 @@ def place(
 ):
     """(batch, outer output, band, live) of the program's P items, and its first lane."""
     pid = tl.program_id(0)
-    blocks = tl.cdiv(lanes, C)
-    first = (pid % blocks) * C
     if WIDE:
         pid = pid.to(tl.int64)
+    blocks = tl.cdiv(lanes, C)
+    first = (pid % blocks) * C
+    if WIDE == 1:  # 2: a single row is so long that even its lanes need 64 bits
+        first = first.to(tl.int32)
     item = (pid // blocks) * P + tl.arange(0, P)[:, None]
     rest = item // bands
     return rest // outer_out, rest % outer_out, item % bands, item < items, first

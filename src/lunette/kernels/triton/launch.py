@@ -112,7 +112,7 @@ def _band(plan: Plan, request: Request, tile: Tile, x: Any, y: Any, second: Any)
         x, y, second, *_outer_tables(plan, x.device), *cut.sizes,
         plan.h.limit, plan.w.limit, divisor, 1 / divisor,
         FORM=request.form, ACC=accumulator, OTHER=0 if request.form == "mean" else lowest,
-        EMPTY=empty_code(second.dtype), WIDE=_wide(plan), OUTER=plan.outer_taps,
+        EMPTY=empty_code(second.dtype), WIDE=plan.wide, OUTER=plan.outer_taps,
         MAY_BE_EMPTY=plan.may_be_empty, DIVISOR=mode,
         **_taps(plan, dilated=True), **cut.constants,
     )  # fmt: skip
@@ -126,7 +126,7 @@ def _band_smooth(
         x, other, y, second, *_outer_tables(plan, x.device), *cut.sizes,
         plan.h.limit, plan.w.limit, _bits(request.beta),
         FORM=SMOOTH[request.form], ACC=_arithmetic(x.dtype)[0], RISING=request.beta > 0,
-        WIDE=_wide(plan), OUTER=plan.outer_taps, PADDED=plan.padded,
+        WIDE=plan.wide, OUTER=plan.outer_taps, PADDED=plan.padded,
         COUNT_PADDING=request.count_padding, **_taps(plan, dilated=True), **cut.constants,
     )  # fmt: skip
 
@@ -152,7 +152,7 @@ def _window(
         items, plan.outer_out, plan.outer_in, plan.h.n, plan.w.n, plan.lanes, plan.h.m, plan.w.m,
         plan.h.limit, plan.w.limit, divisor, 1 / divisor, _bits(request.beta),
         FORM=request.form, ACC=accumulator, OTHER=lowest, EMPTY=empty_code(second.dtype),
-        RISING=request.beta > 0, WIDE=_wide(plan), OUTER=plan.outer_taps,
+        RISING=request.beta > 0, WIDE=plan.wide, OUTER=plan.outer_taps,
         TABLE_H=plan.h.table is not None, TABLE_W=plan.w.table is not None, DIVISOR=mode,
         **_taps(plan, dilated=True), P=p, C=c, K=k, UNROLL=4, num_warps=warps,
     )  # fmt: skip
@@ -201,12 +201,13 @@ def _band_gather(
         plan.h.n, plan.w.n // cut.constants["UNIT"], plan.h.m,
         plan.w.m // cut.constants["OUT_UNIT"],
         plan.h.limit, plan.w.limit, divisor, 1 / divisor, _bits(request.beta),
-        FORM=request.form, ACC=_arithmetic(out.dtype)[0], WIDE=_wide(plan),
+        FORM=request.form, ACC=_arithmetic(out.dtype)[0], WIDE=plan.wide,
         OUTER=plan.plane_readers.shape[1] if plan.outer else 0, DIVISOR=mode,
         **_taps(plan, dilated=False), **cut.constants,
     )  # fmt: skip
 
 
+@lru_cache(maxsize=1024)
 def _tiling(plan: Plan) -> bool:
     """Whether the windows tile both axes, in columns that lanes of four can share."""
     plain = all(
@@ -227,7 +228,7 @@ def _disjoint(
     disjoint[cut.grid](
         grad, codes, x, value, out, plan.batch * bands, bands, plan.h.n,
         plan.w.n // constants["UNIT"], plan.h.m, plan.w.m, divisor, 1 / divisor,
-        _bits(request.beta), FORM=request.form, ACC=_arithmetic(out.dtype)[0], WIDE=_wide(plan),
+        _bits(request.beta), FORM=request.form, ACC=_arithmetic(out.dtype)[0], WIDE=plan.wide,
         KH=plan.h.kernel, KW=plan.w.kernel, **constants,
     )  # fmt: skip
 
@@ -248,7 +249,7 @@ def _gather(
         tables.start_w, tables.length_w, tables.readers_w,
         items, plan.outer_out, plan.outer_in, plan.h.n, plan.w.n, plan.lanes, plan.h.m, plan.w.m,
         plan.h.limit, plan.w.limit, divisor, 1 / divisor, _bits(request.beta),
-        FORM=request.form, ACC=_arithmetic(out.dtype)[0], WIDE=_wide(plan),
+        FORM=request.form, ACC=_arithmetic(out.dtype)[0], WIDE=plan.wide,
         OUTER=plan.plane_readers.shape[1] if plan.outer else 0,
         TABLE_H=plan.h.table is not None, TABLE_W=plan.w.table is not None, DIVISOR=mode,
         **_taps(plan, dilated=True), RH=plan.h.readers, RW=plan.w.readers,
@@ -270,7 +271,7 @@ def spread_whole(plan: Plan, request: Request, x: Tensor, grad: Tensor, out: Ten
     whole_gradient[_grid(plan.batch, 1, 1, 1)](
         x, grad, out, length, divisor, 1 / divisor, _bits(request.beta),
         FORM=request.form, ACC=_arithmetic(x.dtype)[0],
-        RISING=request.form != "smooth" or request.beta > 0, WIDE=_wide(plan),
+        RISING=request.form != "smooth" or request.beta > 0, WIDE=plan.wide,
         STEPS=-(-length // block), K=block, num_warps=warps,
     )  # fmt: skip
     return True
@@ -289,7 +290,7 @@ def spread_smooth(plan: Plan, request: Request, x: Tensor, grad: Tensor, out: Te
             x, grad, out, items, bands, plan.h.n, plan.w.n // cut.constants["UNIT"],
             plan.h.m, plan.w.m // cut.constants["OUT_UNIT"], plan.h.limit, plan.w.limit,
             _bits(request.beta), ACC=_arithmetic(x.dtype)[0], RISING=request.beta > 0,
-            WIDE=_wide(plan), PADDED=plan.padded, COUNT_PADDING=request.count_padding,
+            WIDE=plan.wide, PADDED=plan.padded, COUNT_PADDING=request.count_padding,
             **_taps(plan, dilated=False), **cut.constants,
         )  # fmt: skip
 
@@ -308,7 +309,7 @@ def locate_winners(plan: Plan, codes: Tensor, out: Tensor, tangent: Tensor | Non
         plan.h.n, plan.w.n, plan.lanes, plan.h.m, plan.w.m,
         plan.leading, trailing, plan.channels,
         FORM="indices" if tangent is None else "jvp", EMPTY=empty_code(codes.dtype),
-        ACC=tl.int64 if tangent is None else _arithmetic(tangent.dtype)[0], WIDE=_wide(plan),
+        ACC=tl.int64 if tangent is None else _arithmetic(tangent.dtype)[0], WIDE=plan.wide,
         OUTER=plan.outer_taps, TABLE_H=plan.h.table is not None,
         TABLE_W=plan.w.table is not None, LANES_IN_ROW=plan.lanes_in_row,
         **_taps(plan, dilated=True), C=block, num_warps=4,
@@ -324,6 +325,7 @@ class _Cut(NamedTuple):
     constants: dict[str, int]
 
 
+@lru_cache(maxsize=1024)
 def _cut(plan: Plan, tile: Tile, rows: int, columns: int, owned: int, planes: int) -> _Cut:
     """Programs over `rows` × `columns` of each plane, of which a lane owns `owned` columns."""
     lanes = columns * plan.lanes if tile.group == 1 else -(-columns // owned)
@@ -365,6 +367,7 @@ def _grid(items: int, per_program: int, lanes: int, columns: int) -> tuple[int]:
     return (programs,)
 
 
+@lru_cache(maxsize=1024)
 def _taps(plan: Plan, dilated: bool) -> dict[str, int]:
     h, w = plan.h, plan.w
     taps = {"KH": h.kernel, "KW": w.kernel, "SH": h.stride, "SW": w.stride}
@@ -372,19 +375,15 @@ def _taps(plan: Plan, dilated: bool) -> dict[str, int]:
     return taps | {"DH": h.dilation, "DW": w.dilation} if dilated else taps
 
 
+@lru_cache(maxsize=1024)
 def _divisor(plan: Plan, request: Request) -> tuple[str, int]:
     if request.divisor is not None:
         return "fixed", request.divisor
-    if request.form in ("mean",):
-        uniform = plan.uniform(request.count_padding)
+    if request.form == "mean":
+        uniform = plan.uniform[1 if request.count_padding else 0]
         if uniform:
             return "fixed", uniform
     return ("counted" if request.count_padding else "real"), 1
-
-
-def _wide(plan: Plan) -> bool:
-    """Whether positions need 64 bits; a little room is left for masked lanes past the end."""
-    return max(plan.size, plan.out_size) + (1 << 22) >= 1 << 31
 
 
 def empty_code(dtype: Any) -> int:
@@ -392,11 +391,13 @@ def empty_code(dtype: Any) -> int:
     return 255 if dtype == torch.uint8 else -1
 
 
+@lru_cache(maxsize=256)
 def _bits(beta: float) -> int:
     """A float64 as the integer of its bits: Triton passes plain floats as float32."""
     return int(struct.unpack("q", struct.pack("d", beta))[0])
 
 
+@lru_cache(maxsize=64)
 def _arithmetic(dtype: Any) -> tuple[Any, Any]:
     """The type of the arithmetic, and the value below or equal to every other."""
     if dtype in INTEGERS:

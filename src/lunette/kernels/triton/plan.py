@@ -22,7 +22,7 @@ Ints = np.ndarray[Any, Any]
 LARGEST_TABLE = 1 << 25
 
 
-class Unserved(Exception):
+class Unserved(ValueError):
     """Why these kernels cannot serve a region."""
 
 
@@ -128,10 +128,11 @@ class Axis:
         return picks.astype(np.int64) * self.stride - self.before
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Plan:
     """x as (batch, planes, H, W, lanes), and what its windows are.
 
+    Plans are made once per shape and told apart by identity: launches look things up by plan.
     `leading` is the length of the pooled axes inside the batch; `channels` that of the channels at
     the end of the lanes, whose rest is pooled axes. With `lanes_in_row` the lanes stand as W.
     """
@@ -230,16 +231,26 @@ class Plan:
             for axis, real in zip(axes, self.ends[0], strict=True)
         )
 
-    def uniform(self, count_padding: bool) -> int | None:
-        """The number of cells that every window counts, if it is one number."""
-        total = 1
-        for counts in self.ends[1 if count_padding else 0]:
-            if int(counts.min()) != int(counts.max()):
+    @cached_property
+    def uniform(self) -> tuple[int | None, int | None]:
+        """How many real cells, and how many counted, every window has, if it is one number."""
+
+        def common(axes: list[Ints]) -> int | None:
+            if any(int(counts.min()) != int(counts.max()) for counts in axes):
                 return None
-            total *= int(counts.min())
-        return total
+            return prod(int(counts.min()) for counts in axes)
+
+        return common(self.ends[0]), common(self.ends[1])
+
+    @cached_property
+    def wide(self) -> int:
+        """0: positions fit 32 bits; 1: they need 64; 2: so do those along one row."""
+        if max(self.w.n, self.w.m) * self.lanes + (1 << 22) >= 1 << 31:
+            return 2
+        return int(max(self.size, self.out_size) + (1 << 22) >= 1 << 31)
 
 
+@lru_cache(maxsize=1024)
 def separable(made: Plan) -> bool:
     """Whether a max is cheaper along W first and then along H: windows are large and overlap."""
     h, w = made.h, made.w

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import torch
@@ -33,6 +34,7 @@ def power_of_two(n: int) -> int:
     return 1 << max(n - 1, 0).bit_length()
 
 
+@lru_cache(maxsize=1024)
 def forward_tiles(plan: Plan, form: str, itemsize: int) -> list[Tile]:
     """Tiles for the band kernels, the likeliest best first; none where a band does not fit."""
     h, w = plan.h, plan.w
@@ -85,6 +87,7 @@ def _lanes(plan: Plan, group: int, itemsize: int) -> int:
     return max(1, 8 // itemsize) if group == 1 and plan.lanes % 16 == 0 else 1
 
 
+@lru_cache(maxsize=1024)
 def gradient_tiles(plan: Plan, itemsize: int) -> list[Tile]:
     """Tiles for the band gradient kernel; none where it does not serve."""
     h, w = plan.h, plan.w
@@ -106,6 +109,7 @@ def gradient_tiles(plan: Plan, itemsize: int) -> list[Tile]:
     return list(dict.fromkeys(tiles))
 
 
+@lru_cache(maxsize=1024)
 def smooth_gradient_tiles(plan: Plan) -> list[Tile]:
     """Tiles for a smooth max's gradient in one launch; none where windows are too many or large."""
     h, w = plan.h, plan.w

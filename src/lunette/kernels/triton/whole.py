@@ -8,12 +8,11 @@ import triton.language as tl
 from lunette.kernels.triton.arithmetic import (
     divide,
     divide_fixed,
-    earlier,
     exponential,
     extreme,
 )
 from lunette.kernels.triton.band_smooth import soften
-from lunette.kernels.triton.window import _first_largest, _largest, _smallest
+from lunette.kernels.triton.window import _largest, _smallest
 
 __all__ = ["whole_gradient"]
 
@@ -48,38 +47,39 @@ def whole_gradient(
         share = divide_fixed(share, divisor, reciprocal, ACC)
     else:
         best = tl.full((1, K), lowest, ACC)
-        steps = tl.zeros((1, K), tl.int32)
         for step in tl.range(0, STEPS, loop_unroll_factor=2):
             at = step * K + lanes
             cells = tl.load(x + (base + at), at < length, lowest).to(ACC)
             if STEPS == 1:
                 best = cells
-            elif FORM == "smooth":
-                best = extreme(best, cells, RISING)
             else:
-                keep = earlier(best, cells)
-                best = tl.where(keep, best, cells)
-                steps = tl.where(keep, steps, step)
-    if FORM == "smooth":
+                best = extreme(best, cells, RISING)
         if RISING:
-            pivot = tl.reduce(best, 1, _largest)[:, None]
+            peak = tl.reduce(best, 1, _largest)[:, None]
         else:
-            pivot = tl.reduce(best, 1, _smallest)[:, None]
-        pivot = soften(pivot, 0, RISING)
+            peak = tl.reduce(best, 1, _smallest)[:, None]
+    if FORM == "smooth":
+        peak = soften(peak, 0, RISING)
         if STEPS == 1:
-            totals = exponential(best - pivot, beta, ACC)
+            totals = exponential(best - peak, beta, ACC)
         else:
             totals = tl.zeros((1, K), ACC)
             for step in tl.range(0, STEPS, loop_unroll_factor=2):
                 at = step * K + lanes
                 cells = tl.load(x + (base + at), at < length, lowest).to(ACC)
-                totals += exponential(cells - pivot, beta, ACC)
+                totals += exponential(cells - peak, beta, ACC)
         share = divide(share, tl.sum(totals, 1)[:, None], ACC)
-    elif FORM != "mean":
-        peak, winner = tl.reduce((best, steps * K + lanes), 1, _first_largest)
-        peak = peak[:, None]
-        # A row of lowest values alone never beat the identity: its first cell wins.
-        winner = tl.where(peak == lowest, 0, winner[:, None])
+    if FORM == "first":
+        winners = tl.full((1, K), 0x7FFFFFFF, tl.int32)
+        for step in tl.range(0, STEPS, loop_unroll_factor=2):
+            at = step * K + lanes
+            if STEPS == 1:
+                cells = best
+            else:
+                cells = tl.load(x + (base + at), at < length, 0.0).to(ACC)
+            tied = (cells == peak) | ((cells != cells) & (peak != peak))
+            winners = tl.minimum(winners, tl.where(tied & (at < length), at, 0x7FFFFFFF))
+        winner = tl.min(winners, 1)[:, None]
     if FORM == "split":
         counts = tl.zeros((1, K), tl.int32)
         for step in tl.range(0, STEPS, loop_unroll_factor=2):
@@ -103,7 +103,7 @@ def whole_gradient(
             else:
                 cells = tl.load(x + (base + at), at < length, 0.0).to(ACC)
             if FORM == "smooth":
-                sent = exponential(cells - pivot, beta, ACC) * share
+                sent = exponential(cells - peak, beta, ACC) * share
             else:
                 tied = (cells == peak) | ((cells != cells) & (peak != peak))
                 sent = tl.where(tied, share, 0.0)
