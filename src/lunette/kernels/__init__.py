@@ -1,1 +1,1 @@
-"""Interpreters that run at the speed of memory and agree with the specification."""
+"""Kernels: fast interpreters that agree with `lunette.spec` and assume what the ops have checked."""

@@ -1,0 +1,293 @@
+"""Forward for small sliding windows: a program takes a band of output rows and keeps rows in registers.
+
+A lane owns GROUP neighbouring input columns, so OUT = GROUP / SW output columns. Every input row of
+the band is loaded once and reduced along the row; the rows are then combined down the column.
+Windows on axes before the last two come as a table of planes.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from lunette.kernels.triton.arithmetic import (
+    assemble,
+    counted_cells,
+    divide,
+    divide_fixed,
+    earlier,
+    first_real,
+    larger,
+    real_cells,
+    span,
+)
+
+__all__ = ["band", "place"]
+
+
+@triton.jit
+def widen(values, COUNT: tl.constexpr, STEP: tl.constexpr, DOUBLINGS: tl.constexpr):
+    """The max of 2^DOUBLINGS neighbours, STEP apart, from each of COUNT values that has them."""
+    for i in tl.static_range(DOUBLINGS):
+        wider = ()
+        for j in tl.static_range(COUNT - STEP * (2 ** (i + 1) - 1)):
+            wider = wider + (larger(values[j], values[j + STEP * 2**i]),)
+        values = wider
+    return values
+
+
+@triton.jit
+def place(
+    items,
+    bands,
+    outer_out,
+    lanes,
+    WIDE: tl.constexpr,
+    P: tl.constexpr,
+    C: tl.constexpr,
+):
+    """(batch, outer output, band, live) of the program's P items, and its first lane."""
+    pid = tl.program_id(0)
+    if WIDE:
+        pid = pid.to(tl.int64)
+    blocks = tl.cdiv(lanes, C)
+    first = (pid % blocks) * C
+    if WIDE == 1:  # 2: a single row is so long that even its lanes need 64 bits
+        first = first.to(tl.int32)
+    item = (pid // blocks) * P + tl.arange(0, P)[:, None]
+    rest = item // bands
+    return rest // outer_out, rest % outer_out, item % bands, item < items, first
+
+
+@triton.jit
+def band(
+    x,
+    y,
+    codes,
+    outer,
+    outer_real,
+    outer_counted,
+    items,
+    bands,
+    outer_out,
+    outer_in,
+    H,
+    W_units,
+    V,
+    OH,
+    OW_units,
+    limit_h,
+    limit_w,
+    divisor,
+    reciprocal,
+    FORM: tl.constexpr,
+    ACC: tl.constexpr,
+    OTHER: tl.constexpr,
+    EMPTY: tl.constexpr,
+    WIDE: tl.constexpr,
+    OUTER: tl.constexpr,
+    MAY_BE_EMPTY: tl.constexpr,
+    DIVISOR: tl.constexpr,
+    KH: tl.constexpr,
+    KW: tl.constexpr,
+    SH: tl.constexpr,
+    SW: tl.constexpr,
+    BH: tl.constexpr,
+    BW: tl.constexpr,
+    DH: tl.constexpr,
+    DW: tl.constexpr,
+    UNIT: tl.constexpr,
+    OUT_UNIT: tl.constexpr,
+    GROUP: tl.constexpr,
+    R: tl.constexpr,
+    P: tl.constexpr,
+    C: tl.constexpr,
+):
+    """FORM "max": values; "codes": values and the winner's tap; "mean": values.
+
+    DIVISOR of a mean: "fixed" is `divisor`, "counted" the cells counted, "real" those in the input.
+    """
+    W = W_units * UNIT
+    OW = OW_units * OUT_UNIT
+    OUT: tl.constexpr = 1 if GROUP == 1 else GROUP // SW
+    ROWS: tl.constexpr = (R - 1) * SH + (KH - 1) * DH + 1
+    START: tl.constexpr = -BW
+    STEP: tl.constexpr = DW if GROUP == 1 else 1
+    COUNT: tl.constexpr = KW if GROUP == 1 else (OUT - 1) * SW + KW
+    BASE: tl.constexpr = 0 if GROUP == 1 else START - (START // GROUP) * GROUP
+    DOUBLE: tl.constexpr = FORM == "max" and KW >= 5 and SW == 1 and GROUP > 1
+    DOUBLINGS: tl.constexpr = 0 if KW < 2 else 1 if KW < 4 else 2 if KW < 8 else 3 if KW < 16 else 4
+    DOUBLE_H: tl.constexpr = FORM == "max" and KH >= 5 and SH == 1
+    DOUBLINGS_H: tl.constexpr = (
+        0 if KH < 2 else 1 if KH < 4 else 2 if KH < 8 else 3 if KH < 16 else 4
+    )
+
+    lanes = OW * V if GROUP == 1 else tl.cdiv(OW, OUT)
+    b, o, strip, live, first = place(items, bands, outer_out, lanes, WIDE, P, C)
+    if GROUP == 1:
+        cols = first + tl.arange(0, C)[None, :]
+        ow = cols // V
+        v = cols - ow * V
+        lane = ow * SW
+    else:
+        lane = first * GROUP + tl.arange(0, GROUP * C)[None, :]
+        v = 0
+    h0 = strip * (R * SH) - BH
+
+    best = ()
+    where = ()
+    for ko in tl.static_range(OUTER if OUTER > 0 else 1):
+        if OUTER > 0:
+            plane = tl.load(outer + o * OUTER + ko)
+            reading = live & (plane >= 0)
+            offset = ((b * outer_in + plane) * H + h0) * (W * V) + v
+        else:
+            reading = live
+            offset = (b * H + h0) * (W * V) + v
+        rows = ()
+        taps = ()
+        for j in tl.static_range(ROWS):
+            h = h0 + j
+            inside = reading & (h >= 0) & (h < H)
+            values = span(
+                x,
+                offset + j * (W * V),
+                lane,
+                W,
+                V,
+                inside,
+                OTHER,
+                ACC,
+                START,
+                STEP,
+                COUNT,
+                GROUP,
+                P,
+                C,
+            )
+            if DOUBLE:
+                values = values[BASE:]
+                wide = widen(values, COUNT, 1, DOUBLINGS)
+            for f in tl.static_range(OUT):
+                if DOUBLE:
+                    m = larger(wide[f], wide[f + KW - 2**DOUBLINGS])
+                    rows = rows + (m,)
+                elif FORM == "codes":
+                    m = values[(BASE + f * SW)]
+                    c = tl.zeros((P, C), tl.int32)
+                    for t in tl.static_range(1, KW):
+                        keep = earlier(m, values[(BASE + f * SW) + t])
+                        m = tl.where(keep, m, values[(BASE + f * SW) + t])
+                        c = tl.where(keep, c, t)
+                    rows = rows + (m,)
+                    taps = taps + (c,)
+                else:
+                    m = values[(BASE + f * SW)]
+                    for t in tl.static_range(1, KW):
+                        if FORM == "mean":
+                            m = m + values[(BASE + f * SW) + t]
+                        else:
+                            m = larger(m, values[(BASE + f * SW) + t])
+                    rows = rows + (m,)
+        if DOUBLE_H:
+            rows = widen(rows, ROWS * OUT, DH * OUT, DOUBLINGS_H)
+        news = ()
+        new_where = ()
+        for r in tl.static_range(R):
+            for f in tl.static_range(OUT):
+                if FORM == "codes":
+                    if ko == 0:
+                        m = rows[(r * SH * OUT + f)]
+                        c = taps[(r * SH * OUT + f)]
+                    else:
+                        m = best[r * OUT + f]
+                        keep = earlier(m, rows[(r * SH * OUT + f)])
+                        c = tl.where(
+                            keep, where[r * OUT + f], ko * (KH * KW) + taps[(r * SH * OUT + f)]
+                        )
+                        m = tl.where(keep, m, rows[(r * SH * OUT + f)])
+                    for t in tl.static_range(1, KH):
+                        keep = earlier(m, rows[(r * SH * OUT + f) + t * DH * OUT])
+                        c = tl.where(
+                            keep, c, taps[(r * SH * OUT + f) + t * DH * OUT] + (ko * KH + t) * KW
+                        )
+                        m = tl.where(keep, m, rows[(r * SH * OUT + f) + t * DH * OUT])
+                    new_where = new_where + (c,)
+                elif DOUBLE_H:
+                    m = larger(
+                        rows[(r * SH * OUT + f)],
+                        rows[(r * SH * OUT + f) + (KH - 2**DOUBLINGS_H) * DH * OUT],
+                    )
+                    if ko > 0:
+                        m = larger(best[r * OUT + f], m)
+                else:
+                    m = rows[(r * SH * OUT + f)]
+                    if ko > 0:
+                        m = (
+                            best[r * OUT + f] + m
+                            if FORM == "mean"
+                            else larger(best[r * OUT + f], m)
+                        )
+                    for t in tl.static_range(1, KH):
+                        if FORM == "mean":
+                            m = m + rows[(r * SH * OUT + f) + t * DH * OUT]
+                        else:
+                            m = larger(m, rows[(r * SH * OUT + f) + t * DH * OUT])
+                news = news + (m,)
+        best = news
+        where = new_where
+
+    if GROUP == 1:
+        store_lane = cols
+        in_row = cols < OW * V
+    else:
+        store_lane = first * OUT + tl.arange(0, OUT * C)[None, :]
+        in_row = store_lane < OW
+    if OUTER > 0:
+        real_o = tl.load(outer_real + o)
+        counted_o = tl.load(outer_counted + o)
+    else:
+        real_o = 1
+        counted_o = 1
+    for r in tl.static_range(R):
+        oh = strip * R + r
+        parts = ()
+        part_codes = ()
+        for f in tl.static_range(OUT):
+            m = best[r * OUT + f]
+            if GROUP == 1:
+                at = ow
+            else:
+                at = (first + tl.arange(0, C)[None, :]) * OUT + f
+            if FORM == "mean":
+                if DIVISOR == "fixed":
+                    m = divide_fixed(m, divisor, reciprocal, ACC)
+                elif DIVISOR == "counted":
+                    cells = counted_cells(oh, limit_h, KH, SH, BH, DH) * counted_o
+                    cells = cells * counted_cells(at, limit_w, KW, SW, BW, DW)
+                    m = divide(m, cells.to(ACC), ACC)
+                else:
+                    cells = real_cells(oh, H, KH, SH, BH, DH) * real_o
+                    cells = cells * real_cells(at, W, KW, SW, BW, DW)
+                    m = tl.where(cells > 0, divide(m, tl.maximum(cells, 1).to(ACC), ACC), 0.0)
+            elif MAY_BE_EMPTY:
+                cells = real_cells(oh, H, KH, SH, BH, DH) * real_o
+                cells = cells * real_cells(at, W, KW, SW, BW, DW)
+                m = tl.where(cells > 0, m, tl.zeros((P, C), ACC))
+            parts = parts + (m,)
+            if FORM == "codes":
+                # A window of lowest values alone never beat the identity: its first cell wins.
+                c = where[r * OUT + f]
+                start = first_real(oh, SH, BH, DH) * KW + first_real(at, SW, BW, DW)
+                if OUTER > 0:
+                    start = start + tl.load(outer + outer_out * OUTER + o) * (KH * KW)
+                c = tl.where(m == OTHER, start, c)
+                if MAY_BE_EMPTY:
+                    c = tl.where(cells > 0, c, EMPTY)
+                part_codes = part_codes + (c,)
+        target = ((b * outer_out + o) * OH + oh) * (OW * V) + store_lane
+        stored = live & (oh < OH) & in_row
+        tl.store(y + target, assemble(parts, P, C, OUT).to(y.dtype.element_ty), stored)
+        if FORM == "codes":
+            packed = assemble(part_codes, P, C, OUT)
+            tl.store(codes + target, packed.to(codes.dtype.element_ty), stored)

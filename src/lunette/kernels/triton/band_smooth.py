@@ -1,0 +1,219 @@
+"""Smooth max of small sliding windows, by bands: values, tangents, and what the gradient needs."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from lunette.kernels.triton.arithmetic import (
+    assemble,
+    counted_cells,
+    divide,
+    exponential,
+    extreme,
+    logarithm,
+    real_cells,
+    span,
+    split_groups,
+)
+from lunette.kernels.triton.band import place
+
+__all__ = ["band_smooth", "pick", "soften"]
+
+
+@triton.jit
+def pick(
+    values,
+    FIRST: tl.constexpr,
+    PLANE: tl.constexpr,
+    ROW: tl.constexpr,
+    PLANES: tl.constexpr,
+    KH: tl.constexpr,
+    KW: tl.constexpr,
+):
+    """The cells of one window, in row-major order, out of a tuple of rows."""
+    cells = ()
+    for ko in tl.static_range(PLANES):
+        for t in tl.static_range(KH):
+            for i in tl.static_range(KW):
+                cells = cells + (values[FIRST + ko * PLANE + t * ROW + i],)
+    return cells
+
+
+@triton.jit
+def soften(pivot, padding, RISING: tl.constexpr):
+    """The pivot with the padding's zeros, if they count; 0 in place of an infinity."""
+    pivot = tl.where(padding > 0, extreme(pivot, tl.zeros_like(pivot), RISING), pivot)
+    infinite = (pivot == float("inf")) | (pivot == float("-inf"))
+    return tl.where(infinite, 0.0, pivot)
+
+
+@triton.jit
+def band_smooth(
+    x,
+    other,
+    y,
+    scaled,
+    outer,
+    outer_real,
+    outer_counted,
+    items,
+    bands,
+    outer_out,
+    outer_in,
+    H,
+    W_units,
+    V,
+    OH,
+    OW_units,
+    limit_h,
+    limit_w,
+    beta_bits,
+    FORM: tl.constexpr,
+    ACC: tl.constexpr,
+    RISING: tl.constexpr,
+    WIDE: tl.constexpr,
+    OUTER: tl.constexpr,
+    PADDED: tl.constexpr,
+    COUNT_PADDING: tl.constexpr,
+    KH: tl.constexpr,
+    KW: tl.constexpr,
+    SH: tl.constexpr,
+    SW: tl.constexpr,
+    BH: tl.constexpr,
+    BW: tl.constexpr,
+    DH: tl.constexpr,
+    DW: tl.constexpr,
+    UNIT: tl.constexpr,
+    OUT_UNIT: tl.constexpr,
+    GROUP: tl.constexpr,
+    R: tl.constexpr,
+    P: tl.constexpr,
+    C: tl.constexpr,
+):
+    """FORM "value": y; "jvp": y from x and its tangent `other`; "stats": y is the pivot, and
+    `scaled` the gradient `other` of the output over the sum of exponentials."""
+    W = W_units * UNIT
+    OW = OW_units * OUT_UNIT
+    OUT: tl.constexpr = 1 if GROUP == 1 else GROUP // SW
+    ROWS: tl.constexpr = (R - 1) * SH + (KH - 1) * DH + 1
+    START: tl.constexpr = -BW
+    STEP: tl.constexpr = DW if GROUP == 1 else 1
+    COUNT: tl.constexpr = KW if GROUP == 1 else (OUT - 1) * SW + KW
+    BASE: tl.constexpr = 0 if GROUP == 1 else START - (START // GROUP) * GROUP
+    HIGH: tl.constexpr = START + COUNT - 1
+    WIDTH: tl.constexpr = COUNT if GROUP == 1 else (HIGH // GROUP - START // GROUP + 1) * GROUP
+    PLANES: tl.constexpr = OUTER if OUTER > 0 else 1
+    OTHER: tl.constexpr = float("-inf") if RISING else float("inf")
+
+    beta = tl.cast(beta_bits, tl.float64, bitcast=True)
+    inverse = divide(tl.full((1, 1), 1.0, ACC), tl.zeros((1, 1), ACC) + beta.to(ACC), ACC)
+    lanes = OW * V if GROUP == 1 else tl.cdiv(OW, OUT)
+    b, o, strip, live, first = place(items, bands, outer_out, lanes, WIDE, P, C)
+    if GROUP == 1:
+        cols = first + tl.arange(0, C)[None, :]
+        ow = cols // V
+        v = cols - ow * V
+        lane = ow * SW
+        store_lane = cols
+        in_row = cols < OW * V
+    else:
+        lane = first * GROUP + tl.arange(0, GROUP * C)[None, :]
+        v = 0
+        store_lane = first * OUT + tl.arange(0, OUT * C)[None, :]
+        in_row = store_lane < OW
+    h0 = strip * (R * SH) - BH
+
+    cells = ()
+    tangents = ()
+    for ko in tl.static_range(PLANES):
+        if OUTER > 0:
+            plane = tl.load(outer + o * OUTER + ko)
+            reading = live & (plane >= 0)
+            offset = ((b * outer_in + plane) * H + h0) * (W * V) + v
+        else:
+            reading = live
+            offset = (b * H + h0) * (W * V) + v
+        for j in tl.static_range(ROWS):
+            h = h0 + j
+            inside = reading & (h >= 0) & (h < H)
+            row = offset + j * (W * V)
+            cells = cells + span(
+                x, row, lane, W, V, inside, OTHER, ACC, START, STEP, COUNT, GROUP, P, C
+            )
+            if FORM == "jvp":
+                tangents = tangents + span(
+                    other, row, lane, W, V, inside, 0.0, ACC, START, STEP, COUNT, GROUP, P, C
+                )
+    if OUTER > 0:
+        real_o = tl.load(outer_real + o)
+        counted_o = tl.load(outer_counted + o)
+    else:
+        real_o = 1
+        counted_o = 1
+    for r in tl.static_range(R):
+        oh = strip * R + r
+        target = ((b * outer_out + o) * OH + oh) * (OW * V) + store_lane
+        stored = live & (oh < OH) & in_row
+        if FORM == "stats":
+            grads = (tl.load(other + target, stored, 0.0).to(ACC),)
+            if OUT > 1:
+                grads = split_groups(grads[0], P, C, OUT)
+        parts = ()
+        quotients = ()
+        for f in tl.static_range(OUT):
+            if GROUP == 1:
+                at = ow
+            else:
+                at = (first + tl.arange(0, C)[None, :]) * OUT + f
+            mine = pick(
+                cells, r * SH * WIDTH + BASE + f * SW, ROWS * WIDTH, DH * WIDTH, PLANES, KH, KW
+            )
+            pivot = mine[0]
+            for i in tl.static_range(1, PLANES * KH * KW):
+                pivot = extreme(pivot, mine[i], RISING)
+            if PADDED:
+                real = real_cells(oh, H, KH, SH, BH, DH) * real_o
+                real = real * real_cells(at, W, KW, SW, BW, DW)
+                count = real
+                if COUNT_PADDING:
+                    count = counted_cells(oh, limit_h, KH, SH, BH, DH) * counted_o
+                    count = count * counted_cells(at, limit_w, KW, SW, BW, DW)
+                pivot = soften(pivot, count - real, RISING)
+            else:
+                pivot = soften(pivot, 0, RISING)
+            total = tl.zeros((P, C), ACC)
+            along = tl.zeros((P, C), ACC)
+            if FORM == "jvp":
+                turned = pick(
+                    tangents,
+                    r * SH * WIDTH + BASE + f * SW,
+                    ROWS * WIDTH,
+                    DH * WIDTH,
+                    PLANES,
+                    KH,
+                    KW,
+                )
+            for i in tl.static_range(PLANES * KH * KW):
+                term = exponential(mine[i] - pivot, beta, ACC)
+                total = total + term
+                if FORM == "jvp":
+                    along = along + term * turned[i]
+            if PADDED:
+                extra = (count - real).to(ACC) * exponential(0.0 - pivot, beta, ACC)
+                total = tl.where(count > real, total + extra, total)
+            if FORM == "value":
+                m = pivot + logarithm(total, ACC) * inverse
+                if PADDED:
+                    m = tl.where(count > 0, m, 0.0)
+            elif FORM == "jvp":
+                m = along / total
+                if PADDED:
+                    m = tl.where(real > 0, m, 0.0)
+            else:
+                m = pivot
+                quotients = quotients + (grads[f] / total,)
+            parts = parts + (m,)
+        tl.store(y + target, assemble(parts, P, C, OUT).to(y.dtype.element_ty), stored)
+        if FORM == "stats":
+            tl.store(scaled + target, assemble(quotients, P, C, OUT), stored)

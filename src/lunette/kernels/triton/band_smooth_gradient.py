@@ -1,0 +1,140 @@
+"""Gradient of a smooth max over small windows, in one launch.
+
+A program computes the softmax of every window that reaches its band of inputs, at the price of
+computing the windows on its border twice, and adds up its own cells' shares. Nothing is stored
+between.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from lunette.kernels.triton.arithmetic import (
+    assemble,
+    counted_cells,
+    exponential,
+    extreme,
+    real_cells,
+    span,
+)
+from lunette.kernels.triton.band import place
+from lunette.kernels.triton.band_smooth import pick, soften
+
+__all__ = ["band_smooth_gradient"]
+
+
+@triton.jit
+def band_smooth_gradient(
+    x,
+    grad,
+    out,
+    items,
+    bands,
+    H,
+    W_units,
+    OH,
+    OW_units,
+    limit_h,
+    limit_w,
+    beta_bits,
+    ACC: tl.constexpr,
+    RISING: tl.constexpr,
+    WIDE: tl.constexpr,
+    PADDED: tl.constexpr,
+    COUNT_PADDING: tl.constexpr,
+    KH: tl.constexpr,
+    KW: tl.constexpr,
+    SH: tl.constexpr,
+    SW: tl.constexpr,
+    BH: tl.constexpr,
+    BW: tl.constexpr,
+    UNIT: tl.constexpr,
+    OUT_UNIT: tl.constexpr,
+    GROUP: tl.constexpr,
+    R: tl.constexpr,
+    P: tl.constexpr,
+    C: tl.constexpr,
+):
+    """The gradient of x, gathered over its windows in row-major order from +0."""
+    W = W_units * UNIT
+    OW = OW_units * OUT_UNIT
+    OUT: tl.constexpr = GROUP // SW
+    # Outputs that reach a lane lie at these distances from its own first output.
+    LOW_H: tl.constexpr = -((KH - 1 - BH) // SH)
+    HIGH_H: tl.constexpr = (SH - 1 + BH) // SH
+    LOW: tl.constexpr = -((KW - 1 - BW) // SW)
+    HIGH: tl.constexpr = (GROUP - 1 + BW) // SW
+    COUNT: tl.constexpr = HIGH - LOW + 1
+    BASE: tl.constexpr = LOW if OUT == 1 else (LOW // OUT) * OUT
+    ROWS: tl.constexpr = R + HIGH_H - LOW_H
+    # Their cells, relative to the lane's own first cell.
+    START: tl.constexpr = LOW * SW - BW
+    CELLS: tl.constexpr = (HIGH - LOW) * SW + KW
+    X_BASE: tl.constexpr = START - (START // GROUP) * GROUP
+    X_WIDTH: tl.constexpr = ((START + CELLS - 1) // GROUP - START // GROUP + 1) * GROUP
+    X_ROWS: tl.constexpr = (ROWS - 1) * SH + KH
+    OTHER: tl.constexpr = float("-inf") if RISING else float("inf")
+
+    beta = tl.cast(beta_bits, tl.float64, bitcast=True)
+    b, _, strip, live, first = place(items, bands, 1, tl.cdiv(W, GROUP), WIDE, P, C)
+    lane = first * OUT + tl.arange(0, OUT * C)[None, :]
+    column = first * GROUP + tl.arange(0, GROUP * C)[None, :]
+    cells = ()
+    for j in tl.static_range(X_ROWS):
+        h = strip * (R * SH) + (LOW_H * SH - BH + j)
+        inside = live & (h >= 0) & (h < H)
+        cells = cells + span(
+            x, (b * H + h) * W, column, W, 1, inside, OTHER, ACC, START, 1, CELLS, GROUP, P, C
+        )
+    sent = ()
+    for k in tl.static_range(ROWS):
+        oh = strip * R + (k + LOW_H)
+        inside = live & (oh >= 0) & (oh < OH)
+        grads = span(
+            grad, (b * OH + oh) * OW, lane, OW, 1, inside, 0.0, ACC, LOW, 1, COUNT, OUT, P, C
+        )
+        for q in tl.static_range(LOW, HIGH + 1):
+            ow = (first + tl.arange(0, C)[None, :]) * OUT + q
+            reads = inside & (ow >= 0) & (ow < OW)
+            mine = pick(cells, k * SH * X_WIDTH + X_BASE + (q - LOW) * SW, 0, X_WIDTH, 1, KH, KW)
+            pivot = mine[0]
+            for i in tl.static_range(1, KH * KW):
+                pivot = extreme(pivot, mine[i], RISING)
+            padding = 0
+            if PADDED and COUNT_PADDING:
+                padding = counted_cells(oh, limit_h, KH, SH, BH, 1) * counted_cells(
+                    ow, limit_w, KW, SW, BW, 1
+                ) - real_cells(oh, H, KH, SH, BH, 1) * real_cells(ow, W, KW, SW, BW, 1)
+            pivot = soften(pivot, padding, RISING)
+            total = tl.zeros((P, C), ACC)
+            terms = ()
+            for i in tl.static_range(KH * KW):
+                term = exponential(mine[i] - pivot, beta, ACC)
+                total = total + term
+                terms = terms + (term,)
+            if PADDED and COUNT_PADDING:
+                extra = padding.to(ACC) * exponential(0.0 - pivot, beta, ACC)
+                total = tl.where(padding > 0, total + extra, total)
+            share = grads[q - BASE] / total
+            for i in tl.static_range(KH * KW):
+                sent = sent + (tl.where(reads, terms[i] * share, 0.0),)
+    for j in tl.static_range(R):
+        for rh in tl.static_range(SH):
+            parts = ()
+            for r in tl.static_range(GROUP):
+                total = tl.zeros((P, C), ACC)
+                for e in tl.static_range(LOW_H, HIGH_H + 1):
+                    if rh + BH - e * SH >= 0 and rh + BH - e * SH < KH:
+                        for q in tl.static_range(LOW, HIGH + 1):
+                            if r + BW - q * SW >= 0 and r + BW - q * SW < KW:
+                                total += sent[
+                                    ((j + e - LOW_H) * COUNT + q - LOW) * (KH * KW)
+                                    + (rh + BH - e * SH) * KW
+                                    + (r + BW - q * SW)
+                                ]
+                parts = parts + (total,)
+            h = (strip * R + j) * SH + rh
+            target = (b * H + h) * W + column
+            written = assemble(parts, P, C, GROUP).to(out.dtype.element_ty)
+            tl.store(out + target, written, live & (h < H) & (column < W))

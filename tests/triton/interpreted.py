@@ -1,0 +1,66 @@
+"""What the tests run in the process where Triton interprets: imported there, by name."""
+
+
+def check(*case, **options):
+    from triton_agreement import check as agreement
+
+    agreement(*case, **options)
+
+
+def refusals(questions):
+    """The answers of `refuses` to (op, verb, shape, dtype) questions."""
+    from lunette.kernels import triton as kernels
+
+    return [kernels.refuses(op, verb, (shape,), (dtype,)) for op, verb, shape, dtype in questions]
+
+
+def empty_batch(op):
+    """Shapes of every verb's results for a batch of length zero."""
+    import torch
+
+    from lunette.kernels import triton as kernels
+
+    x = torch.zeros((0, 6, 8))
+    y = kernels.forward(op, (x,))
+    (gx,) = kernels.vjp(op, (x,), y)
+    return tuple(y.shape), tuple(gx.shape), tuple(kernels.jvp(op, (x,), (x,)).shape)
+
+
+def kernels_met(cases):
+    """Which kernels these (op, shape, verb) calls launch."""
+    import torch
+
+    from lunette.kernels import triton as kernels
+    from lunette.kernels.triton import launch
+
+    names = (
+        "band", "band_smooth", "band_gather", "band_smooth_gradient", "disjoint", "whole_gradient",
+        "window", "gather", "locate",
+    )  # fmt: skip
+    met, kept = set(), {name: getattr(launch, name) for name in names}
+
+    class Noted:
+        def __init__(self, name):
+            self.name = name
+
+        def __getitem__(self, grid):
+            def launched(*arguments, **constants):
+                met.add(self.name)
+
+            return launched
+
+    try:
+        for name in names:
+            setattr(launch, name, Noted(name))
+        for op, shape, verb in cases:
+            x = torch.zeros(shape)
+            if verb == "vjp":
+                kernels.vjp(op, (x,), torch.zeros(op.out_shape(shape)))
+            elif verb == "indices":
+                kernels.forward_with_indices(op, (x,))
+            else:
+                kernels.forward(op, (x,))
+    finally:
+        for name, kernel in kept.items():
+            setattr(launch, name, kernel)
+    return met, set(names)

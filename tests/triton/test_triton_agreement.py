@@ -1,0 +1,75 @@
+"""Every Triton kernel against the specification, in Triton's interpreter."""
+
+import interpreted
+import pytest
+from triton_cases import GEOMETRIES, INTEGERS, LOOKS, RANKS, REDUCTIONS, with_reduction
+
+import lunette as ln
+
+PLACES = RANKS + GEOMETRIES
+FEW = [1, 3, 4, 9, 12, 17, 19, 24]
+
+
+def names(cases):
+    return [f"{i}-{case[2]}" for i, case in enumerate(cases)]
+
+
+MAXIMA = [(op, shape, *LOOKS[i % 6]) for i, (op, shape) in enumerate(PLACES)]
+OTHERS = [
+    (with_reduction(PLACES[at][0], reduction), PLACES[at][1], *LOOKS[(i + j) % 6])
+    for i, at in enumerate(FEW)
+    for j, reduction in enumerate(REDUCTIONS)
+    if (i + j) % 2 == 0
+]
+WHOLE = [
+    (ln.GlobalMaxPool(2), (2, 3, 5), "float32", "ties", "first"),
+    (ln.GlobalMaxPool(2, ties="first"), (2, 3, 5), "float16", "special", "first"),
+    (ln.GlobalMaxPool(1, ties="split"), (2, 13), "float64", "ties", "first"),
+    (
+        ln.Pool((ln.Global(), ln.Global()), ln.SmoothMax(-1.5)),
+        (2, 3, 5),
+        "float32",
+        "normal",
+        "first",
+    ),
+    (ln.GlobalAvgPool(2), (2, 3, 5), "bfloat16", "ties", "first"),
+]
+WHOLES = [
+    (PLACES[at][0], PLACES[at][1], dtype, "ties", "first")
+    for at, dtype in zip((1, 3, 4, 17, 19, 12), INTEGERS, strict=True)
+]
+
+
+@pytest.mark.parametrize("case", MAXIMA, ids=names(MAXIMA))
+def test_max(interpreter, case):
+    interpreter(interpreted.check, *case)
+
+
+@pytest.mark.parametrize("case", OTHERS, ids=names(OTHERS))
+def test_other_reductions_and_ties(interpreter, case):
+    interpreter(interpreted.check, *case)
+
+
+@pytest.mark.parametrize("case", WHOLE, ids=names(WHOLE))
+def test_whole_rows(interpreter, case):
+    interpreter(interpreted.check, *case)
+
+
+@pytest.mark.parametrize("case", WHOLES, ids=names(WHOLES))
+def test_integers(interpreter, case):
+    interpreter(interpreted.check, *case)
+
+
+def test_means_of_integers_are_float64(interpreter):
+    interpreter(interpreted.check, ln.AvgPool((2, 2)), (2, 4, 6), "int32", "ties")
+
+
+def test_large_windows_go_by_passes(interpreter):
+    op = ln.MaxPool((8, 9), 1, (4, 5))
+    options = {"verbs": ("forward",)}
+    interpreter(_checked, op, (1, 9, 10), "float32", "special", "first", options)
+
+
+def _checked(*arguments):
+    *case, options = arguments
+    interpreted.check(*case, **options)

@@ -1,0 +1,51 @@
+"""What the Triton module answers besides numbers: refusals, empty batches, which kernel serves."""
+
+import interpreted
+import numpy as np
+
+import lunette as ln
+
+
+def test_empty_batches_give_empty_results(interpreter):
+    for op in (ln.MaxPool((3, 3), 2, 1), ln.AvgPool((2, 2)), ln.SmoothMaxPool((2, 2), 1.0)):
+        y, gx, dy = interpreter(interpreted.empty_batch, op)
+        assert y == dy == op.out_shape((0, 6, 8))
+        assert gx == (0, 6, 8)
+
+
+def test_refusals_say_why(interpreter):
+    float32, shape = np.dtype(np.float32), (4, 40, 40)
+    questions = [
+        (ln.MaxPool((3, 3), 2, 1), "forward", shape, float32),
+        (ln.AvgPool((2, 2)), "forward_with_indices", shape, float32),
+        (ln.MaxPool((16, 16)), "forward_with_offsets", shape, float32),
+        (ln.MaxPool((15, 17)), "forward_with_offsets", shape, float32),
+        (ln.MaxPool((2, 2), ties="all"), "vjp_from_offsets", shape, float32),
+        (ln.MaxPool((2, 2)), "vjp", shape, np.dtype(np.int32)),
+        (ln.MaxPool((2, 2)), "forward", shape, np.dtype(object)),
+    ]
+    answers = interpreter(interpreted.refusals, questions)
+    assert answers[0] is None and answers[3] is None
+    assert answers[1] == "only a max has winners"
+    assert "256 cells" in answers[2]
+    assert "ties='first'" in answers[4]
+    assert answers[5] == "integers have no tangent or gradient"
+    assert "object" in answers[6]
+
+
+def test_every_kernel_is_met(interpreter):
+    sliding, image = ln.MaxPool((3, 3), 2, 1), (2, 8, 16)
+    smooth = ln.SmoothMaxPool((3, 3), 1.0, 2, 1)
+    calls = [
+        (sliding, image, "forward"),
+        (sliding, image, "vjp"),
+        (sliding, image, "indices"),
+        (smooth, image, "forward"),
+        (smooth, image, "vjp"),
+        (ln.AdaptiveMaxPool((3, 5)), image, "forward"),
+        (ln.AdaptiveMaxPool((3, 5)), image, "vjp"),
+        (ln.AdaptiveMaxPool((2, 4)), image, "vjp"),
+        (ln.GlobalMaxPool(2), image, "vjp"),
+    ]
+    met, every = interpreter(interpreted.kernels_met, calls)
+    assert met == every
