@@ -33,6 +33,7 @@ from lunette.kernels.cpu.plan import (
     RANK,
     SLABS,
     SLABS_AT,
+    WINDOW_WIDTH,
 )
 
 __all__ = ["derivative_kernel", "gradient_kernel", "value_kernel"]
@@ -76,10 +77,10 @@ def list_rows(g, row, rows, room):
         after = 1
         for later in range(axis + 1, g[RANK] - 1):
             after *= g[AXES + later * AXIS_WIDTH + 1]
-        window = g[entry + 5] + 4 * ((row // after) % g[entry + 1])
+        window = g[entry + 5] + WINDOW_WIDTH * ((row // after) % g[entry + 1])
         start, stop, step = g[window], g[window + 1], g[window + 2]
         counted *= real(g[window + 3])
-        length = (stop - start + step - 1) // step
+        length = g[window + 4]
         for old in range(count - 1, -1, -1):  # from the back: each row makes room for its own
             a, c, flat = rows[old], rows[room + old], rows[2 * room + old]
             for tap in range(length - 1, -1, -1):
@@ -116,9 +117,9 @@ def value_kernel(dtype: str, kind: int, indices: bool) -> Any:
             base, target = item_offset(g, item, 0), item_offset(g, item, 1) + output_row(g, row, 1)
             count, counted_rows = list_rows(g, row, rows, room)
             for j in range(m):
-                window = table + 4 * j
+                window = table + WINDOW_WIDTH * j
                 start, stop, step = g[window], g[window + 1], g[window + 2]
-                length = (stop - start + step - 1) // step
+                length = g[window + 4]
                 real_cells = np.float64(count * length)
                 cells = counted_rows * real(g[window + 3]) if g[COUNT_PADDING] else real_cells
                 padding = cells - real_cells
@@ -182,9 +183,9 @@ def derivative_kernel(dtype: str, kind: int, ties: str) -> Any:
             base_dx = item_offset(g, item, 2)
             count, counted_rows = list_rows(g, row, rows, room)
             for j in range(m):
-                window = table + 4 * j
+                window = table + WINDOW_WIDTH * j
                 start, stop, step = g[window], g[window + 1], g[window + 2]
-                length = (stop - start + step - 1) // step
+                length = g[window + 4]
                 real_cells = np.float64(count * length)
                 cells = counted_rows * real(g[window + 3]) if g[COUNT_PADDING] else real_cells
                 padding = cells - real_cells
@@ -283,9 +284,9 @@ def gradient_kernel(dtype: str, kind: int, ties: str) -> Any:
                 count, counted_rows = list_rows(g, row, rows, room)
                 place = source + output_row(g, row, 1)
                 for j in range(from_column, to_column):
-                    window = table + 4 * j
+                    window = table + WINDOW_WIDTH * j
                     start, stop, step = g[window], g[window + 1], g[window + 2]
-                    length = (stop - start + step - 1) // step
+                    length = g[window + 4]
                     if count * length == 0:
                         continue
                     real_cells = np.float64(count * length)

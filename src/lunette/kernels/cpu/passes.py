@@ -1,11 +1,14 @@
 """One axis at a time: the passes that every fast kernel is made of.
 
-`along` reduces windows of a row whose neighbours lie side by side, or a fixed step apart; `across`
-reduces whole rows, element by element. Both fold cells from the first to the last. `Passes` holds
-them for one operation, from one element type to another.
+`fetch` brings a row of the input into scratch memory as numbers to compute with; `along` reduces
+windows of such a row; `across` reduces whole rows element by element; `double` replaces every cell
+by the fold of it and the cells after it, twice as many each time; `emit` writes results.
+
+A vector may read past the end of a row in scratch memory, which has slack for that, but never
+writes past it. Of the input and the output, nothing past the end is touched.
 """
 
-# Numba types the kernels, not mypy.
+# Numba types the kernels, not mypy; `v != v` is how a NaN is known.
 # mypy: disable-error-code="no-untyped-def,no-untyped-call"
 # ruff: noqa: PLR0124
 
@@ -19,9 +22,27 @@ from numba import types
 
 from lunette.kernels.cpu.halves import Codec
 from lunette.kernels.cpu.lanes import lanes
-from lunette.kernels.cpu.machine import compiled
+from lunette.kernels.cpu.machine import apart, compiled
+from lunette.kernels.cpu.plan import WINDOW_WIDTH
 
-__all__ = ["Passes", "passes"]
+__all__ = ["Moves", "Passes", "across_between", "along_input", "inside", "least", "moves", "passes"]
+
+
+class Moves(NamedTuple):
+    """Between arrays and scratch memory, for one codec."""
+
+    fetch: Any
+    emit: Any
+
+
+class Passes(NamedTuple):
+    """Within scratch memory, for one operation on one type."""
+
+    along: Any
+    along_table: Any
+    across: Any
+    double: Any
+    join: Any
 
 
 @compiled
@@ -38,149 +59,270 @@ def add(total, v):
 
 def least(work: Any) -> Any:
     """The number of a Numba type that no other is below."""
-    if isinstance(work, types.Float):
-        return work(-math.inf)
-    return work(work.minval)
-
-
-class Passes(NamedTuple):
-    """The passes of one operation from a source type to a target type."""
-
-    along: Any
-    along_table: Any
-    across: Any
+    return work(-math.inf) if isinstance(work, types.Float) else work(work.minval)
 
 
 @cache
-def passes(source: Codec, target: Codec, operation: str) -> Passes:
-    """Passes from one codec's elements to another's.
+def moves(codec: Codec) -> Moves:
+    """Fetch and emit for a codec."""
+    from_x = lanes(codec.memory, codec.work, codec.half)
+    to_y = lanes(codec.kept, codec.work, codec.half)
+    here = lanes(codec.work, codec.work, "")
+    width = here.count
+    load, load_part, load_step = from_x.load, from_x.load_part, from_x.load_step
+    store_y, store_y_part = to_y.store, to_y.store_part
+    load_s, store_s = here.load, here.store
 
-    `operation` is `larger` or `add`. A cell outside the row counts as the number that changes no
-    result: zero for a sum, the least for a max, where it may tie but has the bits of what it ties.
-    """
+    @compiled
+    def fetch(x, at, far, s, to, size, fill):
+        """s[to + c] = x[at + far·c] for c < size, then `fill` up to the end of the vector."""
+        apart()
+        whole = size - size % width
+        if far == 1:
+            for c in range(0, whole, width):
+                store_s(s, to + c, load(x, at + c))
+            if whole < size:
+                store_s(s, to + whole, load_part(x, at + whole, 0, size - whole, fill))
+        else:
+            for c in range(0, size, width):
+                left = min(width, size - c)
+                store_s(s, to + c, load_step(x, at + c * far, far, 0, left, fill))
+
+    @compiled
+    def emit(s, at, y, to, size):
+        """y[to + c] = s[at + c] for c < size, rounded where y is of a half type."""
+        apart()
+        whole = size - size % width
+        for c in range(0, whole, width):
+            store_y(y, to + c, load_s(s, at + c))
+        if whole < size:
+            store_y_part(y, to + whole, load_s(s, at + whole), size - whole)
+
+    return Moves(fetch, emit)
+
+
+@cache
+def across_between(source: Codec, target: Codec, operation: str) -> Any:
+    """`across` from rows of one array to rows of another: x to scratch, or scratch to y."""
     inputs = lanes(source.memory, source.work, source.half)
-    outputs = lanes(target.memory, target.work, target.half)
-    fill = source.work(0) if operation == "add" else least(source.work)
-    read, write = source.load, target.store
-    join_two = add if operation == "add" else larger
-    width = inputs.count
-    load, load_part, load_step = inputs.load, inputs.load_part, inputs.load_step
-    evens, odds = inputs.evens, inputs.odds
-    store, store_part = outputs.store, outputs.store_part
-    join = getattr(inputs, operation)
+    outputs = lanes(target.kept, target.work, target.half)
+    width, load, load_part = inputs.count, inputs.load, inputs.load_part
+    store, store_part, join = outputs.store, outputs.store_part, getattr(inputs, operation)
+    zero = source.work(0)
 
     @compiled
-    def clipped(x, at, first, step, n):
-        """Elements first, first + step, … of a row of `n`; those outside are filled."""
-        if step == 1:
-            low, high = max(0, -first), max(0, min(width, n - first))
-            return load_part(x, at + first, min(low, width), high, fill)
-        low = max(0, -(first // step))
-        high = max(0, min(width, (n - 1 - first) // step + 1))
-        return load_step(x, at + first, step, min(low, width), high, fill)
+    def two(x, p, step):
+        return join(load(x, p), load(x, p + step))
 
     @compiled
-    def clipped_far(x, at, first, step, n, far):
-        """As `clipped`, in a row whose elements are `far` apart in memory."""
-        low = max(0, -(first // step))
-        high = max(0, min(width, (n - 1 - first) // step + 1))
-        return load_step(x, at + first * far, step * far, min(low, width), high, fill)
+    def three(x, p, step):
+        return join(join(load(x, p), load(x, p + step)), load(x, p + 2 * step))
 
     @compiled
-    def along(x, at, far, n, y, to, m, stride, origin, dilation, kernel):
-        """y[to + j] = the fold of x[at + far·(stride·j + origin + dilation·t)], t < kernel."""
-        reach = origin + dilation * (kernel - 1)
-        for j in range(0, m, width):
-            first = stride * j + origin
-            left = min(width, m - j)
-            last = stride * (j + width - 1) + reach
-            whole = (far == 1) & (first >= 0) & (left == width)
-            if whole & (stride == 1) & (last < n):
-                best = load(x, at + first)
-                if (kernel == 3) & (dilation == 1):
-                    best = join(best, load(x, at + first + 1))
-                    best = join(best, load(x, at + first + 2))
-                else:
-                    for t in range(1, kernel):
-                        best = join(best, load(x, at + first + t * dilation))
-            elif whole & (stride == 2) & (dilation == 1) & (last + 2 < n):
-                a, b = load(x, at + first), load(x, at + first + width)
-                best = evens(a, b)
-                if kernel == 3:
-                    best = join(best, odds(a, b))
-                    a, b = load(x, at + first + 2), load(x, at + first + 2 + width)
-                    best = join(best, evens(a, b))
-                else:
-                    if kernel > 1:
-                        best = join(best, odds(a, b))
-                    for t in range(2, kernel, 2):
-                        a, b = load(x, at + first + t), load(x, at + first + t + width)
-                        best = join(best, evens(a, b))
-                        if t + 1 < kernel:
-                            best = join(best, odds(a, b))
-            elif (far == 1) & (stride == 2):
-                a = clipped(x, at, first, 1, n)
-                b = clipped(x, at, first + width, 1, n)
-                best = evens(a, b)
-                if (dilation == 1) & (kernel > 1):
-                    best = join(best, odds(a, b))
-                t = 2 if dilation == 1 else 1
-                while t < kernel:
-                    a = clipped(x, at, first + t * dilation, 1, n)
-                    b = clipped(x, at, first + t * dilation + width, 1, n)
-                    best = join(best, evens(a, b))
-                    if (dilation == 1) & (t + 1 < kernel):
-                        best = join(best, odds(a, b))
-                    t += 2 if dilation == 1 else 1
-            elif far == 1:
-                best = clipped(x, at, first, stride, n)
-                for t in range(1, kernel):
-                    best = join(best, clipped(x, at, first + t * dilation, stride, n))
-            else:
-                best = clipped_far(x, at, first, stride, n, far)
-                for t in range(1, kernel):
-                    value = clipped_far(x, at, first + t * dilation, stride, n, far)
-                    best = join(best, value)
-            if left == width:
-                store(y, to + j, best)
-            else:
-                store_part(y, to + j, best, left)
-
-    @compiled
-    def along_table(x, at, far, windows, table, y, to, first, last):
-        """y[to + j − first] = the fold of window j of a table, for windows that do not lie alike."""
-        for j in range(first, last):
-            window = table + 4 * j
-            start, stop, step = windows[window], windows[window + 1], windows[window + 2]
-            best = read(x[at + far * start])
-            for p in range(start + step, stop, step):
-                best = join_two(best, read(x[at + far * p]))
-            y[to + j - first] = write(best)
+    def many(x, p, step, count):
+        best = load(x, p)
+        for t in range(1, count):
+            best = join(best, load(x, p + t * step))
+        return best
 
     @compiled
     def across(x, at, step, count, y, to, size):
         """y[to + c] = the fold of x[at + t·step + c], t < count, for each c < size."""
-        c = 0
-        while c + 2 * width <= size:
-            p = at + c
-            a, b = load(x, p), load(x, p + width)
-            if count == 3:
-                a, b = join(a, load(x, p + step)), join(b, load(x, p + step + width))
-                p += 2 * step
-                a, b = join(a, load(x, p)), join(b, load(x, p + width))
-            else:
-                for _ in range(1, count):
-                    p += step
-                    a, b = join(a, load(x, p)), join(b, load(x, p + width))
-            store(y, to + c, a)
-            store(y, to + c + width, b)
-            c += 2 * width
-        while c < size:
-            left = min(width, size - c)
-            a = load_part(x, at + c, 0, left, fill)
+        if size < width:
+            best = load_part(x, at, 0, size, zero)
             for t in range(1, count):
-                a = join(a, load_part(x, at + c + t * step, 0, left, fill))
-            store_part(y, to + c, a, left)
-            c += width
+                best = join(best, load_part(x, at + t * step, 0, size, zero))
+            store_part(y, to, best, size)
+            return
+        whole = size - size % width
+        if count == 3:
+            for c in range(0, whole, width):
+                store(y, to + c, three(x, at + c, step))
+            if whole < size:
+                store(y, to + size - width, three(x, at + size - width, step))
+        elif count == 2:
+            for c in range(0, whole, width):
+                store(y, to + c, two(x, at + c, step))
+            if whole < size:
+                store(y, to + size - width, two(x, at + size - width, step))
+        else:
+            for c in range(0, whole, width):
+                store(y, to + c, many(x, at + c, step, count))
+            if whole < size:
+                store(y, to + size - width, many(x, at + size - width, step, count))
 
-    return Passes(along, along_table, across)
+    return across
+
+
+@compiled
+def inside(first, last, n, stride, origin, kernel, least):
+    """The outputs of first … last whose windows lie in a row of `n`; none if fewer than `least`."""
+    begin = min(last, max(first, -(origin // stride)))
+    end = max(begin, min(last, (n - kernel - origin) // stride + 1))
+    return (begin, end) if end - begin >= least else (last, last)
+
+
+@cache
+def along_input(codec: Codec, operation: str) -> Any:
+    """`along` that reads rows of the input in place, for windows of stride 1 or 2."""
+    from_x, here = lanes(codec.memory, codec.work, codec.half), lanes(codec.work, codec.work, "")
+    width, load, store = here.count, from_x.load, here.store
+    evens, odds, join = here.evens, here.odds, getattr(here, operation)
+    join_two = add if operation == "add" else larger
+    read = codec.load
+
+    @compiled
+    def two_by_two(x, p):
+        a, b = load(x, p), load(x, p + width)
+        return join(evens(a, b), odds(a, b))
+
+    @compiled
+    def three_by_two(x, p):
+        a, b = load(x, p), load(x, p + width)
+        c, d = load(x, p + 1), load(x, p + 1 + width)  # not past the last cell: it may end the row
+        return join(join(evens(a, b), odds(a, b)), odds(c, d))
+
+    @compiled
+    def three(x, p):
+        return join(join(load(x, p), load(x, p + 1)), load(x, p + 2))
+
+    @compiled
+    def general(x, p, stride, kernel):
+        if stride == 1:
+            best = load(x, p)
+            for t in range(1, kernel):
+                best = join(best, load(x, p + t))
+            return best
+        best = two_by_two(x, p)
+        for t in range(2, kernel - 1, 2):
+            best = join(best, evens(load(x, p + t), load(x, p + t + width)))
+            best = join(best, odds(load(x, p + t), load(x, p + t + width)))
+        if kernel % 2:
+            p += kernel - 2
+            best = join(best, odds(load(x, p), load(x, p + width)))
+        return best
+
+    @compiled
+    def along(x, at, s, to, first, begin, end, last, stride, origin, kernel, g, table):
+        """s[to + j − first] = the fold of window j: stride·j + origin + t, t < kernel.
+
+        Outputs begin … end, whose windows lie in the row, go side by side; the others one by one.
+        """
+        apart()
+        whole = end - (end - begin) % width
+        if (stride == 2) & (kernel == 3):
+            for j in range(begin, whole, width):
+                store(s, to + j - first, three_by_two(x, at + 2 * j + origin))
+            if whole < end:
+                j = end - width
+                store(s, to + j - first, three_by_two(x, at + 2 * j + origin))
+        elif (stride == 2) & (kernel == 2):
+            for j in range(begin, whole, width):
+                store(s, to + j - first, two_by_two(x, at + 2 * j + origin))
+            if whole < end:
+                j = end - width
+                store(s, to + j - first, two_by_two(x, at + 2 * j + origin))
+        elif (stride == 1) & (kernel == 3):
+            for j in range(begin, whole, width):
+                store(s, to + j - first, three(x, at + j + origin))
+            if whole < end:
+                j = end - width
+                store(s, to + j - first, three(x, at + j + origin))
+        else:
+            for j in range(begin, end, width):
+                j = min(j, end - width)
+                store(s, to + j - first, general(x, at + stride * j + origin, stride, kernel))
+        for edge in range((begin - first) + (last - end)):
+            j = first + edge if first + edge < begin else edge - (begin - first) + end
+            window = table + WINDOW_WIDTH * j
+            value = read(x[at + g[window]])
+            for p in range(g[window] + 1, g[window + 1]):
+                value = join_two(value, read(x[at + p]))
+            s[to + j - first] = value
+
+    return along
+
+
+@cache
+def passes(work: Any, operation: str) -> Passes:
+    """The passes of `larger` or `add`."""
+    here = lanes(work, work, "")
+    width, load, load_step, store = here.count, here.load, here.load_step, here.store
+    evens, odds, join = here.evens, here.odds, getattr(here, operation)
+    join_two = add if operation == "add" else larger
+    zero = work(0)
+    store_part = here.store_part
+
+    @compiled
+    def keep(s, to, value, left):
+        """Write a vector, or as many lanes as are left of the row."""
+        if left >= width:
+            store(s, to, value)
+        else:
+            store_part(s, to, value, left)
+
+    @compiled
+    def along(s, at, to, m, stride, dilation, kernel, onto):
+        """s[to + j] = the fold of s[at + stride·j + dilation·t], t < kernel; after s[to + j] if `onto`."""
+        apart()
+        for j in range(0, m, width):
+            p = at + stride * j
+            if stride == 1:
+                best = load(s, p)
+                if onto:
+                    best = join(load(s, to + j), best)
+                for _ in range(1, kernel):
+                    p += dilation
+                    best = join(best, load(s, p))
+            elif (stride == 2) & (dilation == 1) & (not onto):
+                a, b = load(s, p), load(s, p + width)
+                best = evens(a, b)
+                if kernel > 1:
+                    best = join(best, odds(a, b))
+                for t in range(2, kernel, 2):
+                    p += 2
+                    a, b = load(s, p), load(s, p + width)
+                    best = join(best, evens(a, b))
+                    if t + 1 < kernel:
+                        best = join(best, odds(a, b))
+            else:
+                best = load_step(s, p, stride, 0, width, zero)
+                if onto:
+                    best = join(load(s, to + j), best)
+                for _ in range(1, kernel):
+                    p += dilation
+                    best = join(best, load_step(s, p, stride, 0, width, zero))
+            keep(s, to + j, best, m - j)
+
+    @compiled
+    def along_table(s, at, g, table, to, first, last):
+        """s[to + j − first] = the fold of window j of a table, for windows that do not lie alike."""
+        apart()
+        for j in range(first, last):
+            window = table + WINDOW_WIDTH * j
+            start, stop, step = g[window], g[window + 1], g[window + 2]
+            best = s[at + start]
+            for p in range(start + step, stop, step):
+                best = join_two(best, s[at + p])
+            s[to + j - first] = best
+
+    @compiled
+    def across(s, at, step, count, to, size, onto):
+        """s[to + c] = the fold of s[at + t·step + c], t < count, c < size; after s[to + c] if `onto`."""
+        for c in range(0, size, width):
+            p = at + c
+            best = load(s, p)
+            if onto:
+                best = join(load(s, to + c), best)
+            for _ in range(1, count):
+                p += step
+                best = join(best, load(s, p))
+            keep(s, to + c, best, size - c)
+
+    @compiled
+    def double(s, at, size, step):
+        """s[at + c] = the fold of itself and s[at + c + step], from the first c to the last."""
+        for c in range(0, size, width):
+            keep(s, at + c, join(load(s, at + c), load(s, at + c + step)), size - c)
+
+    return Passes(along, along_table, across, double, join_two)

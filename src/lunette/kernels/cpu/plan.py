@@ -23,8 +23,8 @@ Shape = Strides = tuple[int, ...]
 
 # The header.
 BATCH_RANK, RANK, OUTPUT_ROWS, COUNT_PADDING, DIVISOR, BETA, SLABS, SLABS_AT = range(8)
-LANES, TILE, TILES, SECOND = range(8, 12)
-AXES = 12
+LANES, TILE, TILES, SECOND, ROW, ROW_SIZE, LEFT, FOLD = range(8, 16)
+AXES = 16
 """Entries of pooled axes: length, outputs, stride in arrays 0, 1 and 2, windows, flat stride, and
 of regular axes the windows' stride, origin, dilation and kernel (0: not regular)."""
 AXIS_WIDTH = 11
@@ -32,10 +32,17 @@ BATCH = AXES + 64 * AXIS_WIDTH
 """Entries of batch axes: length, stride in arrays 0, 1 and 2. NumPy has at most 64 axes."""
 BATCH_WIDTH = 4
 WINDOWS = BATCH + 64 * BATCH_WIDTH
-"""Windows: start, stop, step, counted. Slabs: low, high, first and last output that reads it."""
+WINDOW_WIDTH = 5
+"""Windows: start, stop, step, counted, cells. Slabs: low, high, first and last output that reads it."""
 
 SLAB_CELLS = 1 << 16
 """Cells that a unit of a gradient owns, where the first pooled axis can be cut that fine."""
+
+FOLDED = 8
+"""Cells of a window along one axis that are folded one by one; more are folded by doubling."""
+
+SLACK = 128
+"""Cells past a row that a vector may read: two vectors of bytes."""
 
 TILE_CELLS = 1 << 15
 """Cells that a tile of a forward pass keeps in scratch memory, where that is possible."""
@@ -64,7 +71,7 @@ class Plan:
             flat = prod(pooled[i + 1 :])
             entry = (pooled[i], outputs[i], *steps, place, flat, *_regular(region, pooled[i]))
             header[AXES + i * AXIS_WIDTH :][:AXIS_WIDTH] = entry
-            place += 4 * outputs[i]
+            place += WINDOW_WIDTH * outputs[i]
         slabs = _slabs(op.regions[0], pooled)
         header[SLABS], header[SLABS_AT] = len(slabs), place
         header[OUTPUT_ROWS] = prod(outputs[:-1])
@@ -79,7 +86,7 @@ class Plan:
         self.items = prod(shape[axis] for axis in batch)
         self.output_rows = prod(outputs[:-1])
         self.slabs = len(slabs)
-        reads = [(w[:, 1] - w[:, 0] + w[:, 2] - 1) // w[:, 2] for w in windows]
+        reads = [w[:, 4] for w in windows]
         self.room = prod(int(r.max(initial=1)) for r in reads[:-1])
         self.slab_cells = int((slabs[:, 1] - slabs[:, 0]).max(initial=1)) * prod(pooled[1:])
         self.cells_visited = prod(shape) * max(1, self.room)
@@ -90,37 +97,48 @@ class Plan:
         self.at: int = self.table.__array_interface__["data"][0]
 
     def tiled(self, header: Any, pooled: Shape, outputs: list[int], windows: Any) -> None:
-        """Cut the outputs of the first pooled axis so that a tile's intermediate rows stay near."""
+        """Cut the outputs of the first pooled axis so that a tile's intermediate rows stay near.
+
+        Scratch memory is two areas of intermediate rows, then one row with its padding.
+        """
         m, wide = outputs[0], max(1, int(header[LANES]))
-        line = prod(pooled[1:-1]) * outputs[-1] * wide  # cells kept per position of the first axis
-        if len(pooled) == 1:
-            line = wide
-        stride = max(1, pooled[0] // m)
-        reach = self.longest[0]
+        longest = [max(n, k) for n, k in zip(pooled, outputs, strict=True)]
+        line = prod(longest[1:]) * wide  # cells per position of the first axis
+        stride, reach = max(1, pooled[0] // m), self.longest[0]
         tile = max(1, (TILE_CELLS // line - reach) // stride, 2 * reach // stride)
-        tile = min(m, tile, max(1, -(-m * max(1, self.items) // 8)))
+        tile = min(m, tile, max(1, -(-m * max(1, self.items) // 16)))
         header[TILE], header[TILES] = tile, -(-m // tile)
         self.tiles = int(header[TILES])
         hulls = [
             int(windows[i : i + tile, 1].max() - windows[i : i + tile, 0].min())
             for i in range(0, m, tile)
         ]
-        self.kept_cells = max(hulls, default=1) * line
-        header[SECOND] = self.kept_cells
+        area = max(tile, *hulls) * line + SLACK
+        entry = header[AXES + (len(pooled) - 1) * AXIS_WIDTH :]
+        window_stride, origin, dilation, kernel = (int(v) for v in entry[7:11])
+        left = max(0, -origin)
+        reach = window_stride * (outputs[-1] + SLACK) + origin + dilation * kernel
+        row = left + max(pooled[-1], reach) + SLACK
+        if header[LANES]:
+            row = pooled[-1] * wide + SLACK
+        header[SECOND], header[ROW], header[ROW_SIZE], header[LEFT] = area, 2 * area, row, left
+        header[FOLD] = FOLDED
+        self.scratch_cells = 2 * area + row + SLACK
 
 
 def _table(region: Region, n: int, m: int) -> Any:
-    """start, stop, step and counted of each window; counted as the bits of a float64.
+    """start, stop, step, counted and cells of each window; counted as the bits of a float64.
 
     A step past the axis is the axis: such a window reads one cell at most.
     """
-    table = np.zeros((m, 4), np.int64)
+    table = np.zeros((m, WINDOW_WIDTH), np.int64)
     counted = np.zeros(m)
     for i in range(m):
         start, stop, step, cells = region.window(n, i)
         table[i, :3] = start, stop, min(step, n)
         counted[i] = _real(cells)
     table[:, 3] = counted.view(np.int64)
+    table[:, 4] = (table[:, 1] - table[:, 0] + table[:, 2] - 1) // table[:, 2]
     return table
 
 

@@ -128,7 +128,7 @@ def _forward(op: Pooling, shape: Shape, strides: Shape, dtype: Any) -> _Call:
         plan = Plan(op, shape, (steps, y_steps, y_steps), lane)
         if not plan.empty:
             kernel = row_first.kernel(dtype.name)
-            units, scratch = plan.items * plan.tiles, 16 * plan.kept_cells
+            units, scratch = plan.items * plan.tiles, 8 * plan.scratch_cells
             return _Call(kernel, plan, out, result, lane, units, scratch)
     y_steps = _result_steps(out, -1)
     plan = Plan(op, shape, (steps, y_steps, y_steps))

@@ -1,8 +1,9 @@
-"""Small windows of a max: reduce along the last axis first, then each axis before it.
+"""A max whose windows overlap or are small: along the last axis first, then across each axis before it.
 
 Of equal cells, each step keeps the earlier, so the last axis first gives the first in row-major
 order: the winner's own bits, be it a zero of either sign or a NaN. A unit is a tile of outputs on
 the first pooled axis of one item; what it needs of each axis lies in this thread's scratch memory.
+A window of many cells is folded by doubling: two cells, four, eight, then two halves that overlap.
 """
 
 # Numba types the kernels, not mypy.
@@ -17,34 +18,96 @@ from numba import types
 
 from lunette.kernels.cpu.direct import item_offset
 from lunette.kernels.cpu.halves import codec
-from lunette.kernels.cpu.machine import compiled, pointer
-from lunette.kernels.cpu.passes import passes
-from lunette.kernels.cpu.plan import AXES, AXIS_WIDTH, LANES, RANK, SECOND, TILE, TILES
+from lunette.kernels.cpu.lanes import lanes
+from lunette.kernels.cpu.machine import apart, compiled, pointer
+from lunette.kernels.cpu.passes import (
+    across_between,
+    along_input,
+    inside,
+    least,
+    moves,
+    passes,
+)
+from lunette.kernels.cpu.plan import (
+    AXES,
+    AXIS_WIDTH,
+    FOLD,
+    LANES,
+    LEFT,
+    RANK,
+    ROW,
+    ROW_SIZE,
+    SECOND,
+    TILE,
+    TILES,
+    WINDOW_WIDTH,
+)
 
-__all__ = ["kernel"]
+__all__ = ["hull", "input_line", "kernel"]
 
 
 @compiled
 def hull(g, axis, first, last):
     """The least range of positions that outputs first … last of an axis read."""
     table = g[AXES + axis * AXIS_WIDTH + 5]
-    low, high = g[table + 4 * first], g[table + 4 * first + 1]
+    low, high = g[table + WINDOW_WIDTH * first], g[table + WINDOW_WIDTH * first + 1]
     for i in range(first + 1, last):
-        low, high = min(low, g[table + 4 * i]), max(high, g[table + 4 * i + 1])
+        low, high = (
+            min(low, g[table + WINDOW_WIDTH * i]),
+            max(high, g[table + WINDOW_WIDTH * i + 1]),
+        )
     return low, high
+
+
+@compiled
+def input_line(g, line, array):
+    """Offset of a row, by its number among the rows of one position of the first axis."""
+    at = 0
+    for axis in range(g[RANK] - 2, 0, -1):
+        e = AXES + axis * AXIS_WIDTH
+        at += (line % g[e]) * g[e + 2 + array]
+        line //= g[e]
+    return at
 
 
 @cache
 def kernel(dtype: str) -> Any:
     """The kernel for a dtype; every axis may be regular or not, but no window may be empty."""
     outer = codec(dtype, False)
-    inner = outer.scratch
-    from_x, within = passes(outer, inner, "larger"), passes(inner, inner, "larger")
-    to_y, whole = passes(inner, outer, "larger"), passes(outer, outer, "larger")
-    along, along_table, across = from_x.along, from_x.along_table, from_x.across
-    along_y, along_table_y, across_y = whole.along, whole.along_table, whole.across
-    across_within, across_to_y = within.across, to_y.across
     memory, work = outer.memory, outer.work
+    fill, width = least(work), lanes(work, work, "").count
+    fetch, emit = moves(outer)
+    from_x = across_between(outer, outer.scratch, "larger")
+    to_y = across_between(outer.scratch, outer, "larger")
+    along_x = along_input(outer, "larger")
+    along, along_table, across, double, _ = passes(work, "larger")
+
+    @compiled
+    def across_axis(s, g, axis, at, low, n, first, last, to, span):
+        """Outputs first … last of an axis, from rows of `span` cells at positions low … low + n."""
+        apart()
+        e = AXES + axis * AXIS_WIDTH
+        table = g[e + 5]
+        if g[e + 10] <= g[FOLD]:
+            for i in range(first, last):
+                w = table + WINDOW_WIDTH * i
+                row = at + (g[w] - low) * span
+                across(s, row, g[w + 2] * span, g[w + 4], to + (i - first) * span, span, False)
+            return
+        done = 1
+        while True:
+            for i in range(first, last):
+                w = table + WINDOW_WIDTH * i
+                count = g[w + 4]
+                if done <= count < 2 * done:
+                    row, rest = at + (g[w] - low) * span, (count - done) * g[w + 2] * span
+                    across(s, row, rest, 2, to + (i - first) * span, span, False)
+            if 2 * done > g[e + 10]:
+                return
+            step = done * g[e + 9]
+            if step < n:
+                double(s, at, (n - step) * span, step * span)
+            done *= 2
 
     @compiled
     def reduce_rows(x_at, y_at, z_at, scratch_at, g_at, room, first, last):
@@ -54,66 +117,104 @@ def kernel(dtype: str) -> Any:
         e = AXES + (rank - 1) * AXIS_WIDTH
         n, m, far, table = g[e], g[e + 1], g[e + 2], g[e + 5]
         stride, origin, dilation, size = g[e + 7], g[e + 8], g[e + 9], g[e + 10]
+        row, left = g[ROW], g[ROW] + g[LEFT]
+        in_place = (far == 1) & (dilation == 1) & (size <= g[FOLD])
+        in_place &= (stride == 1) | ((stride == 2) & (size > 1))
+        if not in_place:
+            for c in range(g[ROW_SIZE]):
+                s[row + c] = fill
         for unit in range(first, last):
             item, tile = unit // g[TILES], unit % g[TILES]
             base, target = item_offset(g, item, 0), item_offset(g, item, 1)
             begin, end = tile * g[TILE], min(g[AXES + 1], (tile + 1) * g[TILE])
+            low, high, lines, from_j, to_j, from_p, to_p = 0, 1, 1, 0, m, 0, n
             if rank == 1:
-                if wide > 0:
-                    for j in range(begin, end):
-                        w = table + 4 * j
-                        count = (g[w + 1] - g[w] + g[w + 2] - 1) // g[w + 2]
-                        at = base + g[w] * far
-                        across_y(x, at, g[w + 2] * far, count, y, target + j * wide, wide)
-                elif size > 0:
-                    start = origin + stride * begin
-                    to = target + begin
-                    along_y(x, base, far, n, y, to, end - begin, stride, start, dilation, size)
-                else:
-                    along_table_y(x, base, far, g, table, y, target + begin, begin, end)
-                continue
-            low, high = hull(g, 0, begin, end)
-            lines = 1
-            for axis in range(1, rank - 1):
-                lines *= g[AXES + axis * AXIS_WIDTH]
-            place = 0
+                from_j, to_j = begin, end
+                from_p, to_p = hull(g, 0, begin, end)
+            else:
+                low, high = hull(g, 0, begin, end)
+                for axis in range(1, rank - 1):
+                    lines *= g[AXES + axis * AXIS_WIDTH]
+            outputs, place = to_j - from_j, 0
+            begin_j = end_j = to_j
+            if in_place:
+                begin_j, end_j = inside(from_j, to_j, n, stride, origin, size, width)
             for position in range(low, high):
                 for line in range(lines):
-                    at, rest = base + position * g[AXES + 2], line
-                    for axis in range(rank - 2, 0, -1):
-                        f = AXES + axis * AXIS_WIDTH
-                        at += (rest % g[f]) * g[f + 2]
-                        rest //= g[f]
+                    at = base + input_line(g, line, 0)
+                    if rank > 1:
+                        at += position * g[AXES + 2]
                     if wide > 0:
-                        for j in range(m):
-                            w = table + 4 * j
-                            count = (g[w + 1] - g[w] + g[w + 2] - 1) // g[w + 2]
-                            across(x, at + g[w] * far, g[w + 2] * far, count, s, place, wide)
-                            place += wide
-                    elif size > 0:
-                        along(x, at, far, n, s, place, m, stride, origin, dilation, size)
-                        place += m
+                        if size <= g[FOLD]:
+                            for j in range(from_j, to_j):
+                                w = table + WINDOW_WIDTH * j
+                                to = place + (j - from_j) * wide
+                                from_row = at + g[w] * far
+                                from_x(x, from_row, g[w + 2] * far, g[w + 4], s, to, wide)
+                        else:
+                            for p in range(from_p, to_p):
+                                to = row + (p - from_p) * wide
+                                fetch(x, at + p * far, 1, s, to, wide, fill)
+                            count = to_p - from_p
+                            axis = rank - 1
+                            across_axis(s, g, axis, row, from_p, count, from_j, to_j, place, wide)
+                        place += outputs * wide
+                        continue
+                    if in_place:
+                        along_x(
+                            x,
+                            at,
+                            s,
+                            place,
+                            from_j,
+                            begin_j,
+                            end_j,
+                            to_j,
+                            stride,
+                            origin,
+                            size,
+                            g,
+                            table,
+                        )
+                        place += outputs
+                        continue
+                    fetch(x, at + from_p * far, far, s, left + from_p, to_p - from_p, fill)
+                    start = left + origin + stride * from_j
+                    if size == 0:
+                        along_table(s, left, g, table, place, from_j, to_j)
+                    elif size <= g[FOLD]:
+                        along(s, start, place, outputs, stride, dilation, size, False)
                     else:
-                        along_table(x, at, far, g, table, s, place, 0, m)
-                        place += m
-            span, here, there = m * max(wide, 1), 0, g[SECOND]
+                        done, reach = 1, stride * (outputs - 1) + dilation * (size - 1) + 1
+                        while 2 * done <= size:
+                            double(s, start, reach - done * dilation, done * dilation)
+                            done *= 2
+                        rest = (size - done) * dilation
+                        along(s, start, place, outputs, stride, rest, 2, False)
+                        for c in range(row, left):
+                            s[c] = fill
+                        for c in range(left + to_p, row + g[ROW_SIZE]):
+                            s[c] = fill
+                    place += outputs
+            span, here, there = outputs * max(wide, 1), 0, g[SECOND]
+            if rank == 1:
+                emit(s, 0, y, target + begin * max(wide, 1), span)
+                continue
             for axis in range(rank - 2, 0, -1):
                 f = AXES + axis * AXIS_WIDTH
                 lines //= g[f]
-                place = there
                 for line in range((high - low) * lines):
-                    for i in range(g[f + 1]):
-                        w = g[f + 5] + 4 * i
-                        count = (g[w + 1] - g[w] + g[w + 2] - 1) // g[w + 2]
-                        at = here + (line * g[f] + g[w]) * span
-                        across_within(s, at, g[w + 2] * span, count, s, place, span)
-                        place += span
+                    at, to = here + line * g[f] * span, there + line * g[f + 1] * span
+                    across_axis(s, g, axis, at, 0, g[f], 0, g[f + 1], to, span)
                 span *= g[f + 1]
                 here, there = there, here
-            for i in range(begin, end):
-                w = g[AXES + 5] + 4 * i
-                count = (g[w + 1] - g[w] + g[w + 2] - 1) // g[w + 2]
-                at = here + (g[w] - low) * span
-                across_to_y(s, at, g[w + 2] * span, count, y, target + i * span, span)
+            if g[AXES + 10] <= g[FOLD]:
+                for i in range(begin, end):
+                    w = g[AXES + 5] + WINDOW_WIDTH * i
+                    at = here + (g[w] - low) * span
+                    to_y(s, at, g[w + 2] * span, g[w + 4], y, target + i * span, span)
+            else:
+                across_axis(s, g, 0, here, low, high - low, begin, end, there, span)
+                emit(s, there, y, target + begin * span, (end - begin) * span)
 
     return reduce_rows
