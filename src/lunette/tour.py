@@ -101,9 +101,12 @@ def _row(values: Array) -> str:
 
 def _next_steps() -> Group:
     return Group(
-        Text("MaxPool AvgPool SmoothMaxPool Adaptive* Global*   any number of axes"),
+        Text("MaxPool AvgPool SmoothMaxPool Adaptive* Global* Conv   any number of axes"),
         Text("op(x)   op.jvp(x, dx)   op.vjp(x, gy)   op.out_shape(shape)"),
-        Text("ln.spec.forward(op, x)         the meaning, over any number system"),
-        Text("lunette.testing.check_op       your own kernel against the meaning"),
+        Text("ln.Tape                        gradients of networks, exact or fast"),
+        Text("  examples/digits.py           a LeNet on the tape, in a minute"),
+        Text("  examples/exact_gradients.py  a step over exact rationals"),
+        Text("lunette check torch            does an implementation mean what it says?"),
+        Text("lunette pyramid IN OUT         volumes larger than memory"),
         Text("docs/semantics.md              what every op means, point by point"),
     )
