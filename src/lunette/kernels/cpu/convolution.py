@@ -10,7 +10,6 @@ per thread and some megabytes of weights or gradients in another order.
 
 from __future__ import annotations
 
-from functools import lru_cache
 from math import prod
 from typing import Any, NamedTuple
 
@@ -26,19 +25,18 @@ from lunette.kernels.cpu.geometry import (
     weight_plan,
     window_phase,
 )
-from lunette.kernels.cpu.halves import codec
 from lunette.kernels.cpu.vectors import VECTOR_BYTES
 from lunette.ops.base import Shape, is_float
 from lunette.ops.convolution import Convolution
 
-__all__ = ["forward", "forward_with_indices", "jvp", "refuses", "vjp"]
+__all__ = ["forward", "forward_with_indices", "jvp", "refuses", "vjp", "vjp_of"]
 
 Array = np.ndarray[Any, Any]
 
 BLOCK = 192
 """Positions of the windows that are transposed at a time."""
 SCRATCH = 1 << 23
-"""Bytes of packed weights, or of transposed windows, at a time."""
+"""Bytes of packed weights, of transposed windows, or of widened half types, at a time."""
 
 
 def refuses(op: Convolution, verb: str, shapes: Any, dtypes: Any) -> str | None:
@@ -53,10 +51,7 @@ def refuses(op: Convolution, verb: str, shapes: Any, dtypes: Any) -> str | None:
 
 def forward(op: Convolution, operands: tuple[Array, ...]) -> Array:
     """The value of the convolution."""
-    x, weight, *bias = operands
-    out = np.empty(op.out_shape(*(a.shape for a in operands)), x.dtype)
-    _value(op, [(x, weight)], bias, out)
-    return out
+    return _sum(op, operands, None)
 
 
 def forward_with_indices(op: Convolution, operands: tuple[Array, ...]) -> tuple[Array, Array]:
@@ -66,9 +61,23 @@ def forward_with_indices(op: Convolution, operands: tuple[Array, ...]) -> tuple[
 
 def jvp(op: Convolution, operands: tuple[Array, ...], tangents: tuple[Array, ...]) -> Array:
     """The directional derivative: the terms of both operands are one sum."""
-    (x, weight, *_), (dx, dweight, *dbias) = operands, tangents
-    out = np.empty(op.out_shape(*(a.shape for a in operands)), x.dtype)
-    _value(op, [(dx, weight), (x, dweight)], dbias, out)
+    return _sum(op, operands, tangents)
+
+
+def _sum(op: Convolution, operands: tuple[Array, ...], tangents: tuple[Array, ...] | None) -> Array:
+    """The sum of the terms of one source, x and weight, or of both, one of them a tangent."""
+    out = np.empty(op.out_shape(*(a.shape for a in operands)), operands[0].dtype)
+    constants = [_widened(a) for a in operands[1:]]
+    moves = [_widened(a) for a in tangents[1:]] if tangents else []
+    for part in _parts(op, operands[0], out):
+        x, result = _widened(operands[0][part]), out[part]
+        wide = result if out.dtype in FORMS else np.empty(result.shape, x.dtype)
+        sources, bias = [(x, constants[0])], constants[1:]
+        if tangents:
+            sources, bias = [(_widened(tangents[0][part]), constants[0]), (x, moves[0])], moves[1:]
+        _value(op, sources, bias, wide)
+        if wide is not result:
+            result[...] = wide
     return out
 
 
@@ -81,18 +90,43 @@ def vjp_of(
     op: Convolution, operands: tuple[Array, ...], grad: Array, needs: tuple[bool, ...]
 ) -> tuple[Any, ...]:
     """The gradients that are needed; None for the others."""
-    x, weight = operands[:2]
-    gradients: list[Any] = [None] * len(operands)
-    if needs[0]:
-        gradients[0] = np.empty(x.shape, x.dtype)
-        (_windows if op.transposed else _image)(op, [(grad, weight)], [], gradients[0])
-    if needs[1]:
-        gradients[1] = np.empty(weight.shape, x.dtype)
-        image, windows = (grad, x) if op.transposed else (x, grad)
-        _weight(op, image, windows, gradients[1])
-    if len(operands) == 3 and needs[2]:
-        gradients[2] = _channel_sums(op, grad)
-    return tuple(gradients)
+    weight = _widened(operands[1])
+    gx = np.empty(operands[0].shape if needs[0] else 0, grad.dtype)
+    gweight = np.zeros(weight.shape if needs[1] else 0, weight.dtype)
+    gbias = np.zeros(grad.shape[-op.rank - 1], weight.dtype)
+    for number, part in enumerate(_parts(op, operands[0], grad)):
+        x, gy = _widened(operands[0][part]), _widened(grad[part])
+        if needs[0]:
+            result = gx[part]
+            wide = result if gx.dtype in FORMS else np.empty(result.shape, x.dtype)
+            (_windows if op.transposed else _image)(op, [(gy, weight)], [], wide)
+            if wide is not result:
+                result[...] = wide
+        if needs[1]:
+            more = np.empty_like(gweight) if number else gweight
+            _weight(op, *((gy, x) if op.transposed else (x, gy)), more)
+            if number:
+                with np.errstate(all="ignore"):
+                    gweight += more
+        if len(operands) == 3 and needs[2]:
+            with np.errstate(all="ignore"):
+                gbias += _channel_sums(op, gy)
+    found = zip((gx, gweight, gbias), operands, needs, strict=False)
+    return tuple(g.astype(grad.dtype, copy=False) if need else None for g, _, need in found)
+
+
+def _widened(array: Array) -> Array:
+    """Half types as float32; they are rounded once, at the end."""
+    return array if array.dtype in FORMS else array.astype(np.float32)
+
+
+def _parts(op: Convolution, x: Array, y: Array) -> list[Any]:
+    """Slices of the first batch axis: all of it, or what half types may be widened of at a time."""
+    if x.dtype in FORMS or x.ndim == op.rank + 1:
+        return [...]
+    bytes_per_item = 4 * (x.size + y.size) // (len(x) or 1)
+    step = max(1, SCRATCH // (bytes_per_item or 1))
+    return [slice(i, i + step) for i in range(0, len(x), step)]
 
 
 def _value(op: Convolution, sources: list[Any], bias: list[Array], out: Array) -> None:
@@ -127,21 +161,14 @@ def _place(array: Array, rank: int) -> Place:
 
 
 class Form(NamedTuple):
-    """How elements are stored, and what is computed with."""
+    """The type of the arithmetic, its zero, and the bytes of a number."""
 
-    memory: tuple[Any, ...]
-    store: Any
     work: Any
     zero: Any
     size: int
 
 
-@lru_cache(maxsize=8)
-def _form(dtype: np.dtype[Any]) -> Form:
-    code = codec(dtype.name, True)
-    work = np.float64 if dtype == np.float64 else np.float32
-    memory = (code.memory, code.load, dtype.itemsize > 2, dtype.itemsize)
-    return Form(memory, code.store, work, work(0), np.dtype(work).itemsize)
+FORMS = {np.dtype(work): Form(work, work(0), work().itemsize) for work in (np.float32, np.float64)}
 
 
 # -- the three sums --
@@ -175,7 +202,7 @@ def _correlate(
     """Run one correlation; `axes` are the weight's axes of output rows and of input channels."""
     if out.size == 0:
         return
-    form, groups = _form(out.dtype), op.groups
+    form, groups = FORMS[out.dtype], op.groups
     weights = [_place(weight, op.rank) for _, weight in sources]
     places, target = [_place(x, op.rank) for x, _ in sources], _place(out, op.rank)
     start = sum(s * first for s, first in zip(target.strides, phase.start, strict=True))
@@ -200,7 +227,7 @@ def _correlate(
             np.array([p.ctypes.data for p in packed]), rows, group_rows, biases[first:],
             target.address + (start + first * target.channel) * out.itemsize,
             target.offsets, target.channel, cut.strides[-1],
-            form.memory, form.store, form.zero, form.size,
+            form.zero, form.size,
             tiles.COLUMNS * VECTOR_BYTES // form.size,
         )  # fmt: skip
         if cut.slab:
@@ -242,14 +269,14 @@ def _packed(
     _share(
         tiles.pack, groups * blocks,
         (packed.ctypes.data, address, strides[axes[0]], group_stride, offsets, rows, blocks,
-         form.memory, form.zero, form.size),
+         form.zero, form.size),
     )  # fmt: skip
     return packed
 
 
 def _weight(op: Convolution, image: Array, windows: Array, out: Array) -> None:
     """out = Σ over positions of image cell × window, for each weight."""
-    form, rank, groups = _form(out.dtype), op.rank, op.groups
+    form, rank, groups = FORMS[out.dtype], op.rank, op.groups
     phase = window_phase(op, image.shape[-rank:], windows.shape[-rank:])
     if groups == 1 and out.shape[0] > out.shape[1] and _is_matrix(phase):
         turned = np.empty((out.shape[1], out.shape[0], *out.shape[2:]), out.dtype)
@@ -276,7 +303,7 @@ def _weight(op: Convolution, image: Array, windows: Array, out: Array) -> None:
         _share(
             tiles.transpose, -(-(end - begin) // BLOCK),
             (begin, end, BLOCK, cut.window_counts, grads.address, grads.offsets, grads.channel,
-             cut.window_strides, groups, rows, lanes, turned.ctypes.data, form.memory, form.zero,
+             cut.window_strides, groups, rows, lanes, turned.ctypes.data, form.zero,
              form.size, vector),
         )  # fmt: skip
         _share(
@@ -284,7 +311,7 @@ def _weight(op: Convolution, image: Array, windows: Array, out: Array) -> None:
             (start, stop, begin, cut.counts, cut.lengths, cut.steps, cut.slab.blocks,
              cut.slab.shape, cut.slab.planes, cut.table, cut.chunks, source.address,
              source.offsets, source.channel, cut.strides[0], groups, channels,
-             turned.ctypes.data, lanes, sums.ctypes.data, cut.rows, form.memory, form.zero,
+             turned.ctypes.data, lanes, sums.ctypes.data, cut.rows, form.zero,
              form.size, vector),
         )  # fmt: skip
     result = out.reshape(groups, rows, channels, -1)
@@ -304,7 +331,7 @@ def _weight_of_few(
     op: Convolution, cut: WeightPlan, source: Place, grads: Place, out: Array
 ) -> None:
     """The same for groups of a few rows, by dot products along the positions."""
-    form, groups = _form(out.dtype), op.groups
+    form, groups = FORMS[out.dtype], op.groups
     sums = np.zeros((groups, out.shape[0] // groups, out.shape[1], prod(op.kernel)), form.work)
     if source.array.size:
         _share(
@@ -312,7 +339,7 @@ def _weight_of_few(
             (cut.slab.units, cut.counts, cut.lengths, cut.steps, cut.slab.blocks, cut.slab.shape,
              cut.slab.planes, cut.cells, source.address, source.offsets, source.channel,
              cut.strides[0], out.shape[1], grads.address, grads.offsets, grads.channel,
-             cut.strides[1], sums.shape[1], sums, form.memory, form.zero, form.size),
+             cut.strides[1], sums.shape[1], sums, form.zero, form.size),
         )  # fmt: skip
     out[...] = sums.reshape(out.shape)
 
@@ -337,7 +364,7 @@ def _spread(op: Convolution, sources: list[Any], bias: list[Array], out: Array) 
     A correlation multiplies weights with the zeros around the windows, which is not the meaning
     for an infinite weight or a NaN.
     """
-    rank, groups, work = op.rank, op.groups, _form(out.dtype).work
+    rank, groups, work = op.rank, op.groups, FORMS[out.dtype].work
     batch, lengths = out.shape[: -rank - 1], out.shape[-rank:]
     with np.errstate(all="ignore"):
         for item in np.ndindex(batch):
@@ -372,7 +399,7 @@ def _reached(op: Convolution, place: Shape, lengths: Shape, windows: Shape) -> t
 
 def _channel_sums(op: Convolution, grad: Array) -> Array:
     """The sum of each channel: pairwise over a channel of a batch item, then over the items."""
-    form, rank = _form(grad.dtype), op.rank
+    form, rank = FORMS[grad.dtype], op.rank
     channels = grad.shape[-rank - 1]
     sums = np.zeros((prod(grad.shape[: -rank - 1]), channels), form.work)
     with np.errstate(all="ignore"):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lunette.kernels.cpu.machine import compiled, pointer
+from lunette.kernels.cpu.machine import compiled
 from lunette.kernels.cpu.tiles import COLUMNS, ROWS, elements, fill
 from lunette.kernels.cpu.vectors import SUMS, copy_vectors, dot, multiply_across, multiply_add
 
@@ -40,10 +40,9 @@ def place(unit, counts, blocks, index):
 @compiled
 def lay(
     target, index, row, column, shape, planes, source, offset, channel, strides, lengths, steps,
-    first, last, form, zero, size,
+    first, last, zero, size,
 ):  # fmt: skip
     """Planes of channels `first … last` of the block at (row, column): zeros around the image."""
-    memory, load, plain, memory_size = form
     height, width = shape
     rank = steps.size
     step, stride = steps[rank - 1], strides[rank - 1] * steps[rank - 1]
@@ -65,15 +64,15 @@ def lay(
                 if outside or low == high or not 0 <= line < lengths[rank - 2]:
                     fill(target, width, zero)
                 else:
-                    at = source + (start + line * strides[rank - 2] + low * stride) * memory_size
+                    at = source + (start + line * strides[rank - 2] + low * stride) * size
                     if low:
                         fill(target, low, zero)
-                    if plain and stride == 1:
+                    if stride == 1:
                         copy_vectors(target + low * size, at, high - low, zero)
                     else:
-                        out, values = elements(target + low * size, zero), pointer(at, memory)
+                        out, values = elements(target + low * size, zero), elements(at, zero)
                         for j in range(high - low):
-                            out[j] = load(values[j * stride])
+                            out[j] = values[j * stride]
                     if high < width:
                         fill(target + high * size, width - high, zero)
                 target += width * size
@@ -83,13 +82,12 @@ def lay(
 def correlate(
     first, last, units, counts, lengths, steps, blocks, shape, planes, table, sources, offsets,
     channels, strides, in_channels, packed, rows, group_rows, bias, out, out_offsets, out_channel,
-    out_strides, form, store, zero, size, columns,
+    out_strides, zero, size, columns,
 ):  # fmt: skip
     """Units (group, block of output rows): `out = bias + Σ packed · source`, as tiles.correlate.
 
     `table` has the offset in the slab, in bytes, of each (channel, tap).
     """
-    memory, _, plain, memory_size = form
     rank, depth = counts.size, table.size
     height, width = shape
     area = in_channels * planes.shape[0] * height * width
@@ -113,7 +111,7 @@ def correlate(
             lay(
                 slab_at + s * area * size, index, row, column, shape, planes, sources[s],
                 offsets[s, item], channels[s], strides[s], lengths, steps, group * in_channels,
-                (group + 1) * in_channels, form, zero, size,
+                (group + 1) * in_channels, zero, size,
             )  # fmt: skip
         for begin in range(0, (high - 1) * width + wide, columns):
             for r in range(0, rows, ROWS):
@@ -138,14 +136,14 @@ def correlate(
                         offset = origin + y * out_strides[rank - 2] + x * out_strides[rank - 1]
                         for q in range(min(ROWS, rows - r)):
                             channel = (group * group_rows + r + q) * out_channel
-                            to = out + (offset + channel) * memory_size
+                            to = out + (offset + channel) * size
                             at = sums_at + (q * columns + j) * size
-                            if plain and out_strides[rank - 1] == 1:
+                            if out_strides[rank - 1] == 1:
                                 copy_vectors(to, at, count, zero)
                             else:
-                                results, values = pointer(to, memory), elements(at, zero)
+                                results, values = elements(to, zero), elements(at, zero)
                                 for i in range(count):
-                                    results[i * out_strides[rank - 1]] = store(values[i])
+                                    results[i * out_strides[rank - 1]] = values[i]
                     j += width - x
                     x = 0
                     y += 1
@@ -156,7 +154,7 @@ def correlate(
 @compiled
 def outer(
     first, last, start, stop, base, counts, lengths, steps, blocks, shape, planes, table, chunks,
-    source, offsets, channel, strides, groups, in_channels, windows, lanes, sums, sums_pitch, form,
+    source, offsets, channel, strides, groups, in_channels, windows, lanes, sums, sums_pitch,
     zero, size, vector,
 ):  # fmt: skip
     """Units (group, chunk): add `Σ_position slab[k, position] · windows[position, channel]`.
@@ -188,7 +186,7 @@ def outer(
                 slab_at + used * height * width * size, index, row, column, shape,
                 planes[used:end], source, offsets[item], channel, strides, lengths, steps,
                 group * in_channels + chunks[number, 0], group * in_channels + chunks[number, 1],
-                form, zero, size,
+                zero, size,
             )  # fmt: skip
             position = item
             for a in range(rank - 2):
@@ -230,13 +228,12 @@ def outer(
 def dots(
     first, last, units, counts, lengths, steps, blocks, shape, planes, table, source, offsets,
     channel, strides, in_channels, windows, window_offsets, window_channel, window_strides, rows,
-    sums, form, zero, size,
+    sums, zero, size,
 ):  # fmt: skip
     """Units (group): add `Σ_position slab · window` to `sums[group, row, channel, tap]`.
 
     For groups of few rows: a vector holds positions, where that of `outer` holds channels.
     """
-    memory, load, _, memory_size = form
     rank, count_taps = counts.size, table.size
     height, width = shape
     area = planes.shape[0] * height * width
@@ -257,15 +254,15 @@ def dots(
                 for y in range(high):
                     offset = start + (group * rows + r) * window_channel
                     offset += y * window_strides[rank - 2]
-                    at = pointer(windows + offset * memory_size, memory)
+                    at = elements(windows + offset * size, zero)
                     for x in range(wide):
-                        value = load(at[x * window_strides[rank - 1]])
+                        value = at[x * window_strides[rank - 1]]
                         lines[(r * blocks[0] + y) * blocks[1] + x] = value
             for c in range(in_channels):
                 lay(
                     slab_at, index, row, column, shape, planes, source, offsets[item], channel,
                     strides, lengths, steps, group * in_channels + c, group * in_channels + c + 1,
-                    form, zero, size,
+                    zero, size,
                 )  # fmt: skip
                 for r in range(rows):
                     for t in range(count_taps):

@@ -15,7 +15,7 @@ import numpy as np
 from numba import types
 from numba.extending import intrinsic
 
-from lunette.kernels.cpu.machine import compiled, pointer
+from lunette.kernels.cpu.machine import compiled
 from lunette.kernels.cpu.vectors import SUMS, copy_vectors, multiply_add, transpose_square
 
 __all__ = ["COLUMNS", "HEAD", "ROWS", "correlate", "cut", "elements", "fill", "pack", "transpose"]
@@ -80,13 +80,12 @@ def fill(target, count, zero):
 @compiled
 def unfold(
     target, pitch, runs, count, source, offsets, channel, strides, lengths, steps, taps,
-    first_tap, last_tap, first_channel, last_channel, form, zero, size,
+    first_tap, last_tap, first_channel, last_channel, zero, size,
 ):  # fmt: skip
     """Rows (channel, tap) of the runs' columns, read from `source`; zeros outside of it.
 
     Column i of a run reads position `index·step + tap` on each axis.
     """
-    memory, load, plain, memory_size = form
     rank = steps.size
     step, stride = steps[rank - 1], strides[rank - 1]
     for i in range(count):
@@ -105,27 +104,26 @@ def unfold(
                 high = min(length, (lengths[rank - 1] - 1 - position) // step + 1)
                 high = max(low, high)
             row = target + (tap - first_tap) * pitch + runs[i, 0] * size
-            at = source + (offset + first_channel * channel + low * step * stride) * memory_size
+            at = source + (offset + first_channel * channel + low * step * stride) * size
             for _ in range(first_channel, last_channel):
                 if low > 0:
                     fill(row, low, zero)
                 if high > low:
-                    if plain and stride * step == 1:
+                    if stride * step == 1:
                         copy_vectors(row + low * size, at, high - low, zero)
                     else:
-                        out, values = elements(row + low * size, zero), pointer(at, memory)
+                        out, values = elements(row + low * size, zero), elements(at, zero)
                         for j in range(high - low):
-                            out[j] = load(values[j * stride * step])
+                            out[j] = values[j * stride * step]
                 if high < length:
                     fill(row + high * size, length - high, zero)
                 row += (last_tap - first_tap) * pitch
-                at += channel * memory_size
+                at += channel * size
 
 
 @compiled
-def pack(first, last, target, weight, row_stride, group_stride, offsets, rows, blocks, form, zero, size):  # fmt: skip
+def pack(first, last, target, weight, row_stride, group_stride, offsets, rows, blocks, zero, size):  # fmt: skip
     """The weights as blocks (group, block of ROWS rows): each k × ROWS, zeros for missing rows."""
-    memory, load, _, memory_size = form
     depth = offsets.size
     for unit in range(first, last):
         group, block = unit // blocks, unit % blocks
@@ -136,25 +134,22 @@ def pack(first, last, target, weight, row_stride, group_stride, offsets, rows, b
                 for k in range(depth):
                     out[k * ROWS + r] = zero
                 continue
-            values = pointer(
-                weight + (group * group_stride + row * row_stride) * memory_size, memory
-            )
+            values = elements(weight + (group * group_stride + row * row_stride) * size, zero)
             for k in range(depth):
-                out[k * ROWS + r] = load(values[offsets[k]])
+                out[k * ROWS + r] = values[offsets[k]]
 
 
 @compiled
 def correlate(
     first, last, tiles, panels, counts, lengths, steps, taps, channel_chunk, tap_chunk, sources,
     offsets, channels, strides, in_channels, packed, rows, group_rows, bias, out, out_offsets,
-    out_channel, out_strides, form, store, zero, size, columns,
+    out_channel, out_strides, zero, size, columns,
 ):  # fmt: skip
     """Units (group, tile of `panels` panels of `columns` positions): sums over channels and taps.
 
     `out[group·group_rows + r] = bias + Σ_source Σ_channel Σ_tap packed · source`, a fold that starts
     from the bias and takes channels and taps in order, chunk after chunk.
     """
-    memory, _, plain, memory_size = form
     rank, total = counts.size, out_offsets.size
     for a in range(rank):
         total *= counts[a]
@@ -191,7 +186,7 @@ def correlate(
                         unfold(
                             tile_at + p * room * size, pitch, runs[p], run_counts[p], sources[s],
                             offsets[s], channels[s], strides[s], lengths, steps, taps, t, t_end,
-                            group * in_channels + c, group * in_channels + c_end, form, zero, size,
+                            group * in_channels + c, group * in_channels + c_end, zero, size,
                         )  # fmt: skip
                     k = c * count_taps + t
                     for block in range(blocks):
@@ -209,14 +204,14 @@ def correlate(
                     offset = out_offsets[runs[p, i, 2]] + (group * group_rows + r) * out_channel
                     for a in range(rank):
                         offset += runs[p, i, HEAD + a] * out_strides[a]
-                    to, at = out + offset * memory_size, row + runs[p, i, 0] * size
+                    to, at = out + offset * size, row + runs[p, i, 0] * size
                     stride = out_strides[rank - 1]
-                    if plain and stride == 1:
+                    if stride == 1:
                         copy_vectors(to, at, runs[p, i, 1], zero)
                     else:
-                        results, values = pointer(to, memory), elements(at, zero)
+                        results, values = elements(to, zero), elements(at, zero)
                         for j in range(runs[p, i, 1]):
-                            results[j * stride] = store(values[j])
+                            results[j * stride] = values[j]
     # An array is freed after its last mention, and these are in use until here by their addresses.
     return tile.size, sums.size
 
@@ -224,13 +219,12 @@ def correlate(
 @compiled
 def transpose(
     first, last, start, stop, block, counts, source, offsets, channel, strides, groups, rows,
-    lanes, target, form, zero, size, vector,
+    lanes, target, zero, size, vector,
 ):  # fmt: skip
     """Windows as rows of channels: for each position of `start … stop`, `groups × lanes` numbers.
 
     Units are blocks of positions; lanes beyond a group's `rows` channels are zeros.
     """
-    memory, load, plain, memory_size = form
     rank = counts.size
     runs = np.empty((block, HEAD + rank), np.int64)
     width = groups * lanes
@@ -243,10 +237,10 @@ def transpose(
                 offset += runs[i, HEAD + a] * strides[a]
             row = target + (begin - start + runs[i, 0]) * width * size
             stride = strides[rank - 1]
-            squares = runs[i, 1] // vector * vector if plain and stride == 1 else 0
+            squares = runs[i, 1] // vector * vector if stride == 1 else 0
             for g in range(groups):
                 for r in range(0, lanes, vector):
-                    at = source + (offset + (g * rows + r) * channel) * memory_size
+                    at = source + (offset + (g * rows + r) * channel) * size
                     to = row + (g * lanes + r) * size
                     known = min(vector, rows - r)
                     first_left = squares if known == vector else 0
@@ -254,9 +248,9 @@ def transpose(
                         transpose_square(
                             to + j * width * size, width * size, at + j * size, channel * size, zero
                         )
-                    out, values = elements(to, zero), pointer(at, memory)
+                    out, values = elements(to, zero), elements(at, zero)
                     for j in range(first_left, runs[i, 1]):
                         for q in range(known):
-                            out[j * width + q] = load(values[q * channel + j * stride])
+                            out[j * width + q] = values[q * channel + j * stride]
                         for q in range(known, vector):
                             out[j * width + q] = zero
