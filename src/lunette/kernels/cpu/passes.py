@@ -239,8 +239,8 @@ def along_input(codec: Codec, operation: str) -> Any:
                 j = end - width
                 store(s, to + j - first, three(x, at + j + origin))
         else:
-            for j in range(begin, end, width):
-                j = min(j, end - width)
+            for block in range(begin, end, width):
+                j = min(block, end - width)
                 store(s, to + j - first, general(x, at + stride * j + origin, stride, kernel))
         for edge in range((begin - first) + (last - end)):
             j = first + edge if first + edge < begin else edge - (begin - first) + end
