@@ -267,8 +267,8 @@ def divided(codec: Codec) -> Any:
         apart()
         nothing, lead = spread(zero), spread(factor)
         for c in range(0, size, width):
-            total = add_lanes(load(s, at + c), nothing)  # a sum starts from +0: it is never −0
-            value = divide(total, multiply(lead, load(s, counts + c)))
+            value = divide(load(s, at + c), multiply(lead, load(s, counts + c)))
+            value = add_lanes(value, nothing)  # a sum starts from +0: it is never −0
             if size - c >= width:
                 store(y, to + c, value)
             else:
