@@ -23,6 +23,7 @@ __all__ = [
     "BACKENDS",
     "Backend",
     "SlowPathWarning",
+    "adapter_of",
     "backend_for",
     "check_backend",
     "check_fits",
@@ -81,7 +82,7 @@ def register(backend: Backend) -> None:
 
 def forward(op: Op, *operands: Any, backend: str | None = None) -> Any:
     """The op's value."""
-    adapter = _adapter(operands)
+    adapter = adapter_of(operands)
     if adapter is not None:
         return adapter.forward(op, operands, backend)
     arrays = _arrays(op, operands)
@@ -90,7 +91,7 @@ def forward(op: Op, *operands: Any, backend: str | None = None) -> Any:
 
 def forward_with_indices(op: Op, *operands: Any, backend: str | None = None) -> Any:
     """A max's value, and each winner's flat position in the pooled axes (int64; −1: no cell)."""
-    adapter = _adapter(operands)
+    adapter = adapter_of(operands)
     if adapter is not None:
         return adapter.forward_with_indices(op, operands, backend)
     arrays = _arrays(op, operands)
@@ -102,7 +103,7 @@ def forward_with_indices(op: Op, *operands: Any, backend: str | None = None) -> 
 def jvp(op: Op, operands: Any, tangents: Any, backend: str | None = None) -> Any:
     """The directional derivative at `operands` along `tangents`; a bare array is one operand."""
     operands, tangents = _tuple(operands), _tuple(tangents)
-    adapter = _adapter(operands + tangents)
+    adapter = adapter_of(operands + tangents)
     if adapter is not None:
         return adapter.jvp(op, operands, tangents, backend)
     arrays, directions = _arrays(op, operands), _arrays(op, tangents, "tangent of ")
@@ -124,7 +125,7 @@ def vjp(
     `needs` says whose gradients are wanted; an operand that needs none may have None.
     """
     inputs = _tuple(operands)
-    adapter = _adapter((*inputs, grad))
+    adapter = adapter_of((*inputs, grad))
     if adapter is not None:
         gradients = adapter.vjp(op, inputs, grad, backend)
     else:
@@ -224,15 +225,17 @@ def _check_gradient(
 # -- operands --
 
 
-def _adapter(operands: tuple[Any, ...]) -> Any:
+def adapter_of(operands: tuple[Any, ...]) -> Any:
     """The adapter of the operands' library, or None where all are NumPy's or plain Python."""
     adapters = {}
     for x in operands:
         if type(x) is np.ndarray:
             continue
-        library = type(x).__module__.partition(".")[0]
-        if library in ADAPTERS:
-            adapters[library] = type(x).__name__
+        for kind in type(x).__mro__:  # a subclass of a library's arrays belongs to the library
+            library = kind.__module__.partition(".")[0]
+            if library in ADAPTERS:
+                adapters[library] = type(x).__name__
+                break
     if not adapters:
         return None
     mixed = any(type(x) is np.ndarray for x in operands) and not adapters.keys() <= WITH_NUMPY

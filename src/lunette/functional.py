@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
+from math import prod
 from typing import Any, TypeVar
 
 import numpy as np
 
 from lunette.arguments import tuple_of_sizes
-from lunette.dispatch import check_fits, forward, forward_with_indices
+from lunette.dispatch import adapter_of, check_fits, forward, forward_with_indices
 from lunette.ops import (
     AdaptiveAvgPool,
     AdaptiveMaxPool,
@@ -148,24 +149,35 @@ def max_unpool(values: Any, indices: Any, output_size: Any) -> Any:
     from lunette.spec import unpool
 
     pooled = tuple_of_sizes(output_size, "output_size")
-    values, indices = np.asarray(values), np.asarray(indices)
-    if indices.dtype != np.int64:
+    elsewhere = getattr(adapter_of((values, indices)), "unpool", None)
+    if elsewhere is None:
+        values, indices = np.asarray(values), np.asarray(indices)
+    if str(indices.dtype).removeprefix("torch.") != "int64":
         raise TypeError(f"indices have dtype {indices.dtype}; expected int64")
     if indices.shape != values.shape:
-        raise ValueError(f"indices have shape {indices.shape}; expected the values' {values.shape}")
+        raise ValueError(
+            f"indices have shape {tuple(indices.shape)}; expected the values' {tuple(values.shape)}"
+        )
     if values.ndim < len(pooled):
         raise ValueError(
-            f"output_size={pooled} names {len(pooled)} axes; values of shape {values.shape} "
-            f"have {values.ndim}"
+            f"output_size={pooled} names {len(pooled)} axes; values of shape "
+            f"{tuple(values.shape)} have {values.ndim}"
         )
-    cells = int(np.prod(pooled, dtype=object))
-    if indices.size and not (indices.min() >= -1 and indices.max() < cells):
-        worst = indices.max() if indices.max() >= cells else indices.min()
+    if elsewhere is not None:
+        return elsewhere(values, indices, pooled)
+    check_indices(indices, pooled)
+    check_fits(values.shape[: values.ndim - len(pooled)] + pooled, values.dtype)
+    return unpool(values, indices, pooled)
+
+
+def check_indices(indices: Any, pooled: tuple[int, ...]) -> None:
+    """Refuse indices that are no positions in the pooled axes."""
+    cells = prod(pooled)
+    if len(indices.reshape(-1)) and not (indices.min() >= -1 and indices.max() < cells):
+        worst = int(indices.max() if indices.max() >= cells else indices.min())
         raise ValueError(
             f"indices contain {worst}; expected −1 … {cells - 1}, positions in {pooled}"
         )
-    check_fits(values.shape[: values.ndim - len(pooled)] + pooled, values.dtype)
-    return unpool(values, indices, pooled)
 
 
 def conv(

@@ -104,6 +104,7 @@ def test_subclasses_of_tensor_are_tensors():
         pass
 
     x = torch.arange(4.0).reshape(1, 4).as_subclass(Mine)
+    assert isinstance(ln.max_pool(x, (2,)), Mine)
     assert ln.max_pool(x, (2,)).tolist() == [[1.0, 3.0]]
     assert isinstance(ln.max_pool(torch.nn.Parameter(torch.ones(1, 4)), (2,)), torch.Tensor)
 
@@ -124,3 +125,17 @@ def test_text_that_names_no_op_is_refused(text):
 
 def test_numpy_results_stay_numpy():
     assert isinstance(ln.max_pool(np.ones((1, 4)), (2,)), np.ndarray)
+
+
+def test_unpooling_is_numpys_and_differentiable():
+    x = distinct((2, 5, 6)).requires_grad_()
+    values, indices = ln.max_pool(x, (3, 3), stride=1, padding=((1, 2), 4), return_indices=True)
+    back = ln.max_unpool(values, indices, (5, 6))
+    expected = ln.max_unpool(values.detach().numpy(), indices.numpy(), (5, 6))
+    assert np.array_equal(back.detach().numpy(), expected) and (indices == -1).any()
+    back.sum().backward()
+    assert x.grad.unique().tolist() == [0.0, 1.0]
+    with pytest.raises(ValueError, match=r"indices contain 30; expected −1 … 29"):
+        ln.max_unpool(values, indices.clamp(max=0) + 30, (5, 6))
+    with pytest.raises(TypeError, match="expected int64"):
+        ln.max_unpool(values, indices.int(), (5, 6))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from lunette import dispatch
+from lunette.functional import check_indices
 from lunette.ops.base import Op
 from lunette.ops.convolution import Convolution
 from lunette.ops.pooling import Pooling
@@ -16,7 +18,7 @@ from lunette.torch import convolution, library
 from lunette.torch.encoding import encode
 from lunette.torch.memory import array_of, tensor_of
 
-__all__ = ["forward", "forward_with_beta", "forward_with_indices", "jvp", "vjp"]
+__all__ = ["forward", "forward_with_beta", "forward_with_indices", "jvp", "unpool", "vjp"]
 
 
 def forward(op: Op, operands: tuple[Any, ...], backend: str | None) -> Any:
@@ -78,6 +80,23 @@ def vjp(op: Op, operands: tuple[Any, ...], grad: Any, backend: str | None) -> tu
         return convolution.vjp(op, operands, grad)  # type: ignore[arg-type]
     gradients: tuple[Any, ...] = _outside_torch(dispatch.vjp, op, operands, backend, (grad,))
     return gradients
+
+
+def unpool(values: Tensor, indices: Tensor, pooled: tuple[int, ...]) -> Tensor:
+    """Zeros of `pooled` with each value at its index, the last of equals; differentiable in values."""
+    _check_like(values, indices, "indices", "values")
+    if not (values.is_meta or torch.compiler.is_compiling()):
+        check_indices(indices, pooled)
+    batch, cells = values.shape[: values.ndim - len(pooled)], prod(pooled)
+    flat, places = values.reshape(*batch, -1), indices.reshape(*batch, -1)
+    if not places.numel():
+        return values.new_zeros(*batch, *pooled)
+    sources = torch.arange(places.shape[-1], device=values.device).expand_as(places)
+    nobody = torch.full((*batch, cells + 1), -1, device=values.device)  # one more, for index −1
+    targets = places.masked_fill(places < 0, cells)
+    last = nobody.scatter_reduce(-1, targets, sources, "amax")[..., :cells]
+    found = flat.gather(-1, last.clamp(min=0)).masked_fill(last < 0, 0)
+    return found.reshape(*batch, *pooled)
 
 
 # -- what only torch has --
