@@ -37,9 +37,9 @@ def volume(depth: int) -> Any:
     y, x = np.mgrid[:1024, :1024]
     plane = 100 + 60 * np.sin(x / 37) * np.cos(y / 53)
     noise = rng.integers(0, 8, (1024, 1024))
-    return np.stack([np.roll(plane, 3 * z, 1) + np.roll(noise, 7 * z, 0) for z in range(depth)]).astype(
-        np.uint8
-    )
+    return np.stack(
+        [np.roll(plane, 3 * z, 1) + np.roll(noise, 7 * z, 0) for z in range(depth)]
+    ).astype(np.uint8)
 
 
 # -- in memory --
@@ -125,15 +125,18 @@ def _copy(source: Path, out: Path, codec: Any) -> None:
 
 
 def graph() -> dict[str, float]:
-    """Microseconds to build a task of a graph whose windows reach into neighbouring chunks."""
+    """Microseconds of CPU time to build a task of a graph whose windows reach into neighbouring chunks."""
     import dask.array as da
 
     import lunette as ln
 
     x = da.zeros((640, 640, 640), chunks=16, dtype="u1")
-    start = time.perf_counter()
+    start = time.process_time()
     y = ln.max_pool(x, (3, 3, 3), stride=2, padding=1)
-    return {"tasks": y.npartitions, "us_per_task": (time.perf_counter() - start) / y.npartitions * 1e6}
+    return {
+        "tasks": y.npartitions,
+        "us_per_task": (time.process_time() - start) / y.npartitions * 1e6,
+    }
 
 
 # -- the report --
@@ -180,7 +183,7 @@ def markdown(results: dict[str, Any]) -> str:
     lines += [
         "",
         f"A Dask graph of {built['tasks']} tasks, each of which reads eight chunks, is built in "
-        f"{built['us_per_task']:.0f} µs per task (asked: under 100).",
+        f"{built['us_per_task']:.0f} µs of CPU time per task (asked: under 100).",
     ]
     return "\n".join(lines) + "\n"
 

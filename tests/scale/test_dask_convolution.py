@@ -98,7 +98,9 @@ def test_half_types_round_a_sum_over_blocks_once():
     gy = da.from_array(np.ones((1, 4096), np.float16), chunks=(1, 64))
     bias = np.zeros(1, np.float16)
     _, gweight, gbias = ln.vjp(ln.Conv((1,)), (x, weight, bias), gy, backend="spec")
-    assert gweight.compute(scheduler="sync").item() == gbias.compute(scheduler="sync").item() == 4096
+    assert (
+        gweight.compute(scheduler="sync").item() == gbias.compute(scheduler="sync").item() == 4096
+    )
 
 
 def test_channels_of_the_result_are_one_chunk():

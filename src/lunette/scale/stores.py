@@ -55,7 +55,9 @@ class Source:
         try:
             return _read(self.path, self.kind, self.inner, ranges)
         except Exception as error:
-            raise ScaleError(f"cannot read {self._culprit(ranges)} of {self.path}: {error}") from error
+            raise ScaleError(
+                f"cannot read {self._culprit(ranges)} of {self.path}: {error}"
+            ) from error
 
     def _culprit(self, ranges: Ranges) -> str:
         """The first chunk among these ranges that cannot be read."""
@@ -116,7 +118,7 @@ def _read(path: str, kind: str, inner: str, ranges: Ranges) -> Array:
 def _zarr(path: str, inner: str, mode: str) -> Any:
     import zarr
 
-    store: Any = zarr.open(path, mode=mode)  # type: ignore[arg-type]
+    store: Any = zarr.open(path, mode=mode)
     return store[inner] if inner else store
 
 
@@ -134,7 +136,7 @@ def _tif(path: str) -> Any:
     import tifffile
     import zarr
 
-    store: Any = zarr.open(tifffile.TiffFile(path).series[0].aszarr(), mode="r")  # type: ignore[arg-type]
+    store: Any = zarr.open(tifffile.TiffFile(path).series[0].aszarr(), mode="r")
     return store if hasattr(store, "shape") else store["0"]
 
 
