@@ -25,7 +25,7 @@ class Store:
         self.shape = shape
 
     def __getitem__(self, index):
-        z, y, x = (np.arange(s.start, s.stop, dtype="u1") for s in index)
+        z, y, x = (np.arange(s.start, s.stop).astype("u1") for s in index)
         out = np.empty((len(z), len(y), len(x)), "u1")
         plane = (3 * y)[:, None] + 7 * x
         for i, depth in enumerate(z):

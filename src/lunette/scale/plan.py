@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from lunette.regions import Region, Sliding
-from lunette.scale import halving
+from lunette.scale import halving, npy
 from lunette.scale.errors import ScaleError
 from lunette.scale.stores import Level, Ranges, Source
 
@@ -115,8 +115,8 @@ def tile_memory(job: Job, first: int, last: int, tile: Shape, base: bool) -> int
         ranges = job.steps[k].slab(ranges)
     slab = _cells(ranges) * dtype.itemsize
     total += slab + int(slab * _copies(job, dtype, job.steps[first], ranges))
-    if below.kind in ("npy", "tif"):
-        total += slab  # the pages of a mapped file, while it is being copied
+    if below.kind == "npy" or job.levels[0].kind == "npy":
+        total += npy.BAND
     if below.kind == "png":
         total += prod(below.shape) * dtype.itemsize
     if base:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from lunette.scale import npy
 from lunette.scale.errors import ScaleError
 from lunette.scale.ngff import read_metadata
 
@@ -98,15 +99,13 @@ class Level:
         if self.kind == "zarr":
             _zarr(self.path, "", "r+")[place] = block
             return
-        target = np.load(self.path, mmap_mode="r+")
-        target[place] = block
-        del target  # unmapped at once: pages of the file do not stay in this process
+        npy.write(self.path, ranges, block)
 
 
 def _read(path: str, kind: str, inner: str, ranges: Ranges) -> Array:
     place = tuple(slice(lo, hi) for lo, hi in ranges)
     if kind == "npy":
-        return np.array(np.load(path, mmap_mode="r")[place])
+        return npy.read(path, ranges)
     if kind == "zarr":
         return np.asarray(_zarr(path, inner, "r")[place])
     if kind == "png":
@@ -142,7 +141,7 @@ def _tif(path: str) -> Any:
 
 def forget_handles() -> None:
     """Open everything anew: files may have been replaced."""
-    for cached in (_zarr, _png, _tif):
+    for cached in (_zarr, _png, _tif, npy.header):
         cached.cache_clear()
 
 
@@ -187,8 +186,9 @@ def open_source(path: Path, array: str = "", axes: str = "") -> Source:
 
 
 def _describe_npy(path: Path, array: str) -> dict[str, Any]:
-    x = np.load(path, mmap_mode="r")
-    return {"shape": x.shape, "dtype": x.dtype.str}
+    npy.header.cache_clear()
+    found = npy.header(str(path))
+    return {"shape": found.shape, "dtype": found.dtype.str}
 
 
 def _describe_png(path: Path, array: str) -> dict[str, Any]:
