@@ -42,7 +42,9 @@ def test_every_verb_has_the_same_bits_for_any_chunking(family, data):
 @given(data=st.data())
 @settings(max_examples=25)
 def test_chunks_of_the_result_may_be_asked_for(data):
-    op = ln.MaxPool((3, 2), stride=(2, 1), padding=((1, 2), (0, 1)), dilation=(1, 3), ceil_mode=True)
+    op = ln.MaxPool(
+        (3, 2), stride=(2, 1), padding=((1, 2), (0, 1)), dilation=(1, 3), ceil_mode=True
+    )
     x = data.draw(float_arrays((2, 9, 8)))
     y = op(x)
     asked = tuple(data.draw(axis_chunks(n)) for n in y.shape)
@@ -175,7 +177,9 @@ def test_blocks_of_a_numpy_like_library_come_back_as_they_were():
 def test_chunks_of_unknown_size_are_refused():
     x = da.from_array(np.arange(10.0), chunks=5)
     unknown = x[x > 3]
-    with pytest.raises(ValueError, match=r"x has chunks of unknown size on axis 0.*compute_chunk_sizes"):
+    with pytest.raises(
+        ValueError, match=r"x has chunks of unknown size on axis 0.*compute_chunk_sizes"
+    ):
         ln.max_pool(unknown, (2,))
     with pytest.raises(ValueError, match="gradient has chunks of unknown size"):
         ln.MaxPool((2,)).vjp(x, unknown)

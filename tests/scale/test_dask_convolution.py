@@ -98,7 +98,9 @@ def test_half_types_round_a_sum_over_blocks_once():
     gy = da.from_array(np.ones((1, 4096), np.float16), chunks=(1, 64))
     bias = np.zeros(1, np.float16)
     _, gweight, gbias = ln.vjp(ln.Conv((1,)), (x, weight, bias), gy, backend="spec")
-    assert gweight.compute(scheduler="sync").item() == gbias.compute(scheduler="sync").item() == 4096
+    assert (
+        gweight.compute(scheduler="sync").item() == gbias.compute(scheduler="sync").item() == 4096
+    )
 
 
 def test_channels_of_the_result_are_one_chunk():
@@ -113,3 +115,25 @@ def test_what_does_not_fit_is_refused_before_any_work():
         ln.conv(x, np.ones((4, 3, 2)))
     with pytest.raises(TypeError, match="bias has dtype"):
         ln.conv(x, np.ones((4, 2, 2)), np.ones(4, np.float32))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_kernels_keep_the_bits_of_each_output_and_the_bound_of_the_weights(seed):
+    rng = np.random.default_rng(seed)
+    into, out, k = (int(v) for v in rng.integers(1, (30, 12, 4)))
+    x = rng.integers(-8, 9, (2, into, 23, 31)).astype("f4") / 7
+    weight = rng.normal(size=(out, into, k, k)).astype("f4")
+    op = ln.Conv((k, k), stride=int(rng.integers(1, 3)), padding=1)
+    lazy = da.from_array(x, chunks=(1, into, *rng.integers(3, 20, 2).tolist()))
+    y = ln.forward(op, x, weight)
+    same_bits(ln.forward(op, lazy, weight), y)
+    gy = rng.normal(size=y.shape).astype("f4")
+    lazy_gx, lazy_weight = ln.vjp(op, (lazy, weight), da.from_array(gy, chunks=(2, out, 7, 9)))
+    gx, _ = ln.vjp(op, (x, weight), gy)
+    same_bits(lazy_gx, gx)
+    wide, ones = (x.astype("f8"), weight.astype("f8")), gy.astype("f8")
+    exact = ln.vjp(op, wide, ones)[1]
+    sizes = ln.vjp(op, tuple(map(np.abs, wide)), np.abs(ones))[1]
+    terms = gy[:, 0].size
+    bound = terms * 2**-24 / (1 - terms * 2**-24) * sizes
+    assert (np.abs(lazy_weight.compute(scheduler="sync") - exact) <= bound).all()

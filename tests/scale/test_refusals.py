@@ -31,7 +31,10 @@ POOL = ["pool", "max", "--kernel", "2,2"]
     ("arguments", "message"),
     [
         (["pool", "max", "--kernel", "13,1"], "axis 0 of shape (12, 10): a window of 13 positions"),
-        (["pool", "max", "--kernel", "0,2"], "kernel=0 on axis 0: expected an integer of at least 1"),
+        (
+            ["pool", "max", "--kernel", "0,2"],
+            "kernel=0 on axis 0: expected an integer of at least 1",
+        ),
         (["pool", "max", "--kernel", "2,2,2"], "--kernel names 3 axes"),
         ([*POOL, "--stride", "0"], "stride=0"),
         ([*POOL, "--padding", "-1"], "padding=-1"),

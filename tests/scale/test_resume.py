@@ -19,9 +19,7 @@ from tests.scale.commands import lunette, volume
 
 def files(folder):
     """Every file below a folder with its bytes."""
-    return {
-        str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()
-    }
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
 
 
 @pytest.fixture
@@ -32,9 +30,7 @@ def source(tmp_path):
 
 
 def pyramid(source, out, *options, code=0):
-    return lunette(
-        "pyramid", source, out, "--levels", 3, "--chunks", "8,8,8", *options, code=code
-    )
+    return lunette("pyramid", source, out, "--levels", 3, "--chunks", "8,8,8", *options, code=code)
 
 
 SLOWLY = """
@@ -54,13 +50,21 @@ def test_killed_half_way_and_resumed(tmp_path, source):
     whole.parent.mkdir()
     pyramid(source, whole)
     process = subprocess.Popen(
-        [sys.executable, "-c", SLOWLY, "pyramid", str(source), str(killed)]
-        + ["--levels", "3", "--chunks", "8,8,8"]
+        [
+            sys.executable,
+            "-c",
+            SLOWLY,
+            "pyramid",
+            str(source),
+            str(killed),
+            "--levels",
+            "3",
+            "--chunks",
+            "8,8,8",
+        ]
     )
     journal = killed.with_name("out.zarr.journal")
-    while process.poll() is None and not (
-        journal.exists() and journal.read_text().count("\n") > 3
-    ):
+    while process.poll() is None and not (journal.exists() and journal.read_text().count("\n") > 3):
         time.sleep(0.005)
     process.send_signal(signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL
@@ -189,6 +193,4 @@ def test_a_journal_is_not_written_before_the_tile(tmp_path, source, monkeypatch)
     out = tmp_path / "out.npy"
     lunette("pool", "max", "--kernel", "2,2,2", "--chunks", "8,8,8", source, out, "--threads", 1)
     assert order.index("write") < order.index("add")
-    assert all(
-        order[:i].count("write") >= order[:i].count("add") for i in range(len(order) + 1)
-    )
+    assert all(order[:i].count("write") >= order[:i].count("add") for i in range(len(order) + 1))

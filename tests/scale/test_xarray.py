@@ -66,7 +66,9 @@ def test_times_are_interpolated_exactly():
 
 def test_options_by_name():
     x = image()
-    y = ln.max_pool(x, kernel={"y": 3, "x": 2}, stride={"x": 1, "y": 2}, padding={"x": (0, 1), "y": 1})
+    y = ln.max_pool(
+        x, kernel={"y": 3, "x": 2}, stride={"x": 1, "y": 2}, padding={"x": (0, 1), "y": 1}
+    )
     expected = ln.max_pool(x.transpose("band", "y", "x").values, (3, 2), (2, 1), ((1, 1), (0, 1)))
     np.testing.assert_array_equal(y.transpose("band", "y", "x").values, expected)
     value, indices = ln.max_pool(x, {"x": 2}, return_indices=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import product
+from itertools import pairwise, product
 from math import isnan
 from operator import getitem
 from typing import Any
@@ -94,9 +94,7 @@ def _convolution() -> Any:
 # -- pooling --
 
 
-def _pool(
-    op: Pooling, verb: str, arrays: tuple[Any, ...], backend: str | None, chunks: Any
-) -> Any:
+def _pool(op: Pooling, verb: str, arrays: tuple[Any, ...], backend: str | None, chunks: Any) -> Any:
     """One task for each chunk of the result; all operands have one shape."""
     x = arrays[0]
     batch = x.ndim - op.rank
@@ -113,7 +111,7 @@ def _pool(
     parts: list[list[Any]] = []
     for region, n, cs in zip(op.regions, x.shape[batch:], out_chunks[batch:], strict=True):
         edges = bounds_of(cs)
-        parts.append([region.part(n, a, b) for a, b in zip(edges, edges[1:], strict=False)])
+        parts.append([region.part(n, a, b) for a, b in pairwise(edges)])
     ranges = [ranges_of(c) for c in out_chunks[:batch]]
     ranges += [[p.slab_range for p in axis] for axis in parts]
     operands = [Operand(a, ranges) for a in arrays]
@@ -179,7 +177,9 @@ def _pool_gradient(op: Pooling, x: Any, gradient: Any, backend: str | None) -> A
     mean = isinstance(op.reduction, Mean)
     parts: list[list[Any]] = []
     for region, n, chunks in zip(op.regions, x.shape[batch:], x.chunks[batch:], strict=True):
-        parts.append([_gradient_part(region, n, lo, hi, op.reduction) for lo, hi in ranges_of(chunks)])
+        parts.append(
+            [_gradient_part(region, n, lo, hi, op.reduction) for lo, hi in ranges_of(chunks)]
+        )
     batch_ranges = [ranges_of(c) for c in x.chunks[:batch]]
     outputs = [[p[1] for p in axis] for axis in parts]
     slabs = [[p[2] for p in axis] for axis in parts]
@@ -249,16 +249,12 @@ def _gradient_of(settings: Any, regions: Any, chunk: Any, slabs: list[Any]) -> A
 def _window_of(gx: Any, kept: tuple[tuple[int, int], ...], shape: tuple[int, ...]) -> Any:
     """The chunk of a gradient over a slab; cells outside the slab were read by nobody: zeros."""
     lengths = gx.shape[-len(kept) :]
-    inside = [
-        (max(lo, 0), min(hi, n)) for (lo, hi), n in zip(kept, lengths, strict=True)
-    ]
+    inside = [(max(lo, 0), min(hi, n)) for (lo, hi), n in zip(kept, lengths, strict=True)]
     part = gx[(..., *(slice(lo, hi) for lo, hi in inside))]
     if part.shape == shape:
         return part
-    whole = np.zeros(shape, gx.dtype)
-    places = (
-        slice(a - lo, b - lo) for (lo, _), (a, b) in zip(kept, inside, strict=True)
-    )
+    whole: Any = np.zeros(shape, gx.dtype)
+    places = (slice(a - lo, b - lo) for (lo, _), (a, b) in zip(kept, inside, strict=True))
     whole[(..., *places)] = part
     return whole
 
@@ -334,8 +330,7 @@ def dask_array(x: Any, name: str) -> Any:
 
 def _checked(op: Op, operands: tuple[Any, ...], backend: str | None) -> tuple[Any, ...]:
     arrays = tuple(
-        dask_array(x, name)
-        for x, name in zip(operands, dispatch.names(op, operands), strict=True)
+        dask_array(x, name) for x, name in zip(operands, dispatch.names(op, operands), strict=True)
     )
     dispatch.check_backend(backend)
     op.check_operands(*_signature(arrays))
@@ -349,7 +344,7 @@ def _signature(arrays: tuple[Any, ...]) -> tuple[Any, Any]:
 def ranges_of(chunks: tuple[int, ...]) -> list[tuple[int, int]]:
     """The positions of each chunk of an axis."""
     edges = bounds_of(chunks)
-    return list(zip(edges, edges[1:], strict=False))
+    return list(pairwise(edges))
 
 
 # -- the graph --

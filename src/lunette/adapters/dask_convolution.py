@@ -9,7 +9,7 @@ blocks, block by block in row-major order.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import product
+from itertools import pairwise, product
 from typing import Any, NamedTuple
 
 import dask.array as da
@@ -80,7 +80,7 @@ def _value(
     out_shape = op.out_shape(x.shape, weight.shape)
     blocks = _Blocks(op, op.transposed, out_shape, x.shape)
     if chunks is None:
-        chunks = x.chunks[: -op.rank - 1] + ((out_shape[-op.rank - 1],),)
+        chunks = (*x.chunks[: -op.rank - 1], (out_shape[-op.rank - 1],))
         chunks += tuple(
             _cut_image(region, c, n) if op.transposed else cut_outputs(region, c)
             for region, c, n in zip(
@@ -143,7 +143,7 @@ class _Blocks:
         """The array of the blocks' results."""
         rank, x = self.op.rank, images[0]
         batch = len(chunks) - rank - 1
-        chunks = tuple(chunks[:batch]) + ((out_shape[batch],),) + tuple(chunks[batch + 1 :])
+        chunks = (*tuple(chunks[:batch]), (out_shape[batch],), *tuple(chunks[batch + 1 :]))
         axes = self.axes(chunks[batch + 1 :])
         ranges = [ranges_of(c) for c in chunks[:batch]] + [[(0, x.shape[batch])]]
         ranges += [[a.slab for a in axis] for axis in axes]
@@ -195,7 +195,7 @@ def _cut_image(region: Sliding, chunks: tuple[int, ...], n: int) -> tuple[int, .
     stride = region.stride or 1
     cuts = {0, n} | {min(max(i * stride - before, 0), n) for i in bounds_of(chunks)[1:-1]}
     ordered = sorted(cuts)
-    return tuple(b - a for a, b in zip(ordered, ordered[1:], strict=False))
+    return tuple(b - a for a, b in pairwise(ordered))
 
 
 # -- blocks --
@@ -251,7 +251,8 @@ def _weight_gradient(op: Convolution, image: Any, windows: Any, weight: Any, bac
     ranges += [[a.slab for a in axis] for axis in axes]
     window_ranges = [ranges_of(c) for c in chunks[:batch]] + [[(0, windows.shape[batch])]]
     window_ranges += [ranges_of(c) for c in chunks[batch + 1 :]]
-    operands = [Operand(image, ranges), Operand(windows, window_ranges), Whole(weight)]
+    operands: list[Operand | Whole] = [Operand(image, ranges), Operand(windows, window_ranges)]
+    operands.append(Whole(weight))
     settings = blocks.settings("vjp", backend)
     names = [o.array.name for o in operands]
     name = f"lunette-weight-{tokenize(repr(op), backend, names)}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from itertools import accumulate, product
+from itertools import accumulate, pairwise, product
 from math import prod
 from typing import Any, NamedTuple
 
@@ -74,7 +74,7 @@ def cut_outputs(region: Region, chunks: Chunks) -> Chunks:
         if len(readers):
             cuts.add(readers[0])
     ordered = sorted(cuts)
-    return tuple(b - a for a, b in zip(ordered, ordered[1:], strict=False))
+    return tuple(b - a for a, b in pairwise(ordered))
 
 
 class Reading:

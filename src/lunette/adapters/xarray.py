@@ -26,38 +26,38 @@ __all__ = ["by_name", "forward", "forward_with_indices", "jvp", "vjp"]
 
 def forward(op: Op, operands: tuple[Any, ...], backend: str | None) -> Any:
     """The op's value."""
-    x = _operand(op, operands)
+    op, x = _checked(op, operands)
     return _pooled(op, x, dispatch.forward(op, x.data, backend=backend))
 
 
 def forward_with_indices(op: Op, operands: tuple[Any, ...], backend: str | None) -> Any:
     """A max's value and the flat positions of its winners in the pooled dimensions."""
-    x = _operand(op, operands)
+    op, x = _checked(op, operands)
     value, indices = dispatch.forward_with_indices(op, x.data, backend=backend)
     return _pooled(op, x, value), _pooled(op, x, indices)
 
 
 def jvp(op: Op, operands: tuple[Any, ...], tangents: tuple[Any, ...], backend: str | None) -> Any:
     """The directional derivative."""
-    x = _operand(op, operands)
+    op, x = _checked(op, operands)
     directions = tuple(_data(t) for t in tangents)
     return _pooled(op, x, dispatch.jvp(op, (x.data,), directions, backend=backend))
 
 
 def vjp(op: Op, operands: tuple[Any, ...], grad: Any, backend: str | None) -> tuple[Any, ...]:
     """The gradient, with the coordinates of x."""
-    x = _operand(op, operands)
+    op, x = _checked(op, operands)
     gradient = dispatch.vjp(op, x.data, _data(grad), backend=backend)
     return (x.copy(data=gradient),)
 
 
-def _operand(op: Op, operands: tuple[Any, ...]) -> Any:
+def _checked(op: Op, operands: tuple[Any, ...]) -> tuple[Pooling, Any]:
     if not isinstance(op, Pooling):
         raise TypeError(f"{op!r}: DataArrays can be pooled alone; convolve x.data instead")
     if len(operands) != 1 or not isinstance(operands[0], xr.DataArray):
         kinds = ", ".join(type(x).__name__ for x in operands)
         raise TypeError(f"{op!r} takes one DataArray, got {kinds}")
-    return operands[0]
+    return op, operands[0]
 
 
 def _data(x: Any) -> Any:

@@ -59,6 +59,10 @@ def pool(
     """
     from lunette.scale import work
 
+    options = _options(
+        memory, chunks, shards, compression, threads, scheduler, resume, force, array, axes
+    )
+
     def do(progress: Any) -> Any:
         return work.pool(
             operator,
@@ -68,22 +72,10 @@ def pool(
             _one_or_more(stride, "stride"),
             _one_or_more(padding, "padding"),
             ceil_mode,
-            _options(locals_of),
+            options,
             progress,
         )
 
-    locals_of = {
-        "memory": memory,
-        "chunks": chunks,
-        "shards": shards,
-        "compression": compression,
-        "threads": threads,
-        "scheduler": scheduler,
-        "resume": resume,
-        "force": force,
-        "array": array,
-        "axes": axes,
-    }
     _run(do, quiet)
 
 
@@ -91,7 +83,9 @@ def pyramid(
     source: In,
     out: Out,
     levels: Annotated[int, typer.Option(help="How many times to halve z, y and x.")],
-    op: Annotated[str, typer.Option(help="mean, max, min, or stride (plain subsampling).")] = "mean",
+    op: Annotated[
+        str, typer.Option(help="mean, max, min, or stride (plain subsampling).")
+    ] = "mean",
     memory: Memory = "",
     chunks: Chunks = "",
     shards: Shards = "",
@@ -111,30 +105,39 @@ def pyramid(
     """
     from lunette.scale import work
 
-    arguments = {
-        "memory": memory,
-        "chunks": chunks,
-        "shards": shards,
-        "compression": compression,
-        "threads": threads,
-        "scheduler": scheduler,
-        "resume": resume,
-        "force": force,
-        "array": array,
-        "axes": axes,
-    }
-    _run(lambda p: work.pyramid(op, source, out, levels, _options(arguments), p), quiet)
+    options = _options(
+        memory, chunks, shards, compression, threads, scheduler, resume, force, array, axes
+    )
+    _run(lambda progress: work.pyramid(op, source, out, levels, options, progress), quiet)
 
 
-def _options(given: dict[str, Any]) -> Any:
+def _options(
+    memory: str,
+    chunks: str,
+    shards: str,
+    compression: str,
+    threads: int | None,
+    scheduler: str,
+    resume: bool,
+    force: bool,
+    array: str,
+    axes: str,
+) -> Any:
+    """The words of the options that both commands have, as values."""
     from lunette.scale.work import Options
 
-    given = dict(given)
-    given["memory"] = _bytes(given["memory"])
-    for name in ("chunks", "shards"):
-        given[name] = _sizes(given[name], name) if given[name] else None
-    given["scheduler"] = given["scheduler"] or None
-    return Options(**given)
+    return Options(
+        memory=_bytes(memory),
+        chunks=_sizes(chunks, "chunks") if chunks else None,
+        shards=_sizes(shards, "shards") if shards else None,
+        compression=compression,
+        threads=threads,
+        scheduler=scheduler or None,
+        resume=resume,
+        force=force,
+        array=array,
+        axes=axes,
+    )
 
 
 def _run(do: Callable[[Any], Any], quiet: bool) -> None:

@@ -116,6 +116,6 @@ def _kernel(itemsize: int) -> Any:
                 k = min(j + 1, nx - 1)
                 t = (e[j] ^ flip) + (e[k] ^ flip) + (f[j] ^ flip) + (f[k] ^ flip)
                 t += (g[j] ^ flip) + (g[k] ^ flip) + (h[j] ^ flip) + (h[k] ^ flip)
-                out[i] = number((((t + 3 + ((t >> 3) & 1)) >> 3)) ^ flip)
+                out[i] = number(((t + 3 + ((t >> 3) & 1)) >> 3) ^ flip)
 
     return compiled(rows)

@@ -94,7 +94,8 @@ def integer_mean(x: Array, parts: tuple[Part, ...]) -> Array:
         quotient = (whole.astype(wide) << wide(32)) + part.astype(wide)
     odd = (quotient & quotient.dtype.type(1)).astype(bool)
     up = (2 * rest > count) | ((2 * rest == count) & odd)
-    return (quotient + up.astype(quotient.dtype)).astype(x.dtype)
+    result: Array = (quotient + up.astype(quotient.dtype)).astype(x.dtype)
+    return result
 
 
 def _sum(x: Array, parts: tuple[Part, ...]) -> Array:
@@ -105,7 +106,11 @@ def _sum(x: Array, parts: tuple[Part, ...]) -> Array:
         starts = np.array([w.start for w in windows])
         reals = np.array([w.real for w in windows])
         steps = np.array([w.step for w in windows])
-        if (reals == 1).all() and (starts == np.arange(n)[: len(starts)]).all() and n == len(starts):
+        if (
+            (reals == 1).all()
+            and (starts == np.arange(n)[: len(starts)]).all()
+            and n == len(starts)
+        ):
             continue
         shape = (-1,) + (1,) * (x.ndim - axis - 1)
         total = np.zeros((*x.shape[:axis], len(windows), *x.shape[axis + 1 :]), np.int64)

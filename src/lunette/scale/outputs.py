@@ -27,10 +27,14 @@ def check_format(kind: str, source: Source, out_shape: tuple[int, ...], multisca
     if kind == "png":
         image = axes == "yx" or (axes == "yxc" and out_shape[-1] in (2, 3, 4))
         if not image:
-            raise ScaleError(f"a PNG holds axes yx or yxc; IN has axes {axes}, shape {source.shape}")
+            raise ScaleError(
+                f"a PNG holds axes yx or yxc; IN has axes {axes}, shape {source.shape}"
+            )
         allowed = ("bool", "uint8", "uint16") if axes == "yx" else ("uint8",)
         if dtype.name not in allowed:
-            raise ScaleError(f"a PNG of axes {axes} holds {', '.join(allowed)}; IN has dtype {dtype}")
+            raise ScaleError(
+                f"a PNG of axes {axes} holds {', '.join(allowed)}; IN has dtype {dtype}"
+            )
     if kind == "tif" and multiscale and dtype.name in ("float16", "int64", "uint64", "bool"):
         raise ScaleError(f"OME-TIFF does not hold dtype {dtype}; write Zarr instead")
     if kind == "tif" and len(axes) < 2:
@@ -141,7 +145,7 @@ def _write_tif(job: Job, out: Path, multiscale: bool) -> None:
     import tifffile
 
     axes = job.source.axes
-    arrays = [job.source, *job.levels] if multiscale else list(job.levels)
+    arrays: list[Any] = [job.source, *job.levels] if multiscale else list(job.levels)
     channels = axes.endswith("c")
     sizes = scales(job)[0 if multiscale else 1][0]
     options: dict[str, Any] = {
@@ -150,7 +154,9 @@ def _write_tif(job: Job, out: Path, multiscale: bool) -> None:
         "dtype": np.dtype(job.source.dtype),
     }
     metadata: dict[str, Any] = {"axes": (axes[:-1] + "s" if channels else axes).upper()}
-    metadata |= {f"PhysicalSize{a.upper()}": s for a, s in zip(axes, sizes, strict=True) if a in "zyx"}
+    metadata |= {
+        f"PhysicalSize{a.upper()}": s for a, s in zip(axes, sizes, strict=True) if a in "zyx"
+    }
     temporary = out.with_name(out.name + ".new")
     with tifffile.TiffWriter(temporary, bigtiff=True, ome=multiscale) as writer:
         for number, array in enumerate(arrays):

@@ -8,7 +8,6 @@ not overlap, tiles of every level of a pass are disjoint and cover it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 from math import prod
@@ -17,11 +16,11 @@ from typing import Any
 import numpy as np
 
 from lunette.regions import Region, Sliding
-from lunette.scale import halving
+from lunette.scale import halving, npy
 from lunette.scale.errors import ScaleError
 from lunette.scale.stores import Level, Ranges, Source
 
-__all__ = ["Job", "Pass", "Step", "passes", "plan_passes", "tile_memory"]
+__all__ = ["Job", "Pass", "Step", "chunks_of", "plan_passes", "tile_memory"]
 
 Shape = tuple[int, ...]
 
@@ -110,24 +109,21 @@ def tile_memory(job: Job, first: int, last: int, tile: Shape, base: bool) -> int
     ranges: Ranges = tuple((0, min(t, n)) for t, n in zip(tile, step.out_shape, strict=True))
     below = job.below(first)
     dtype = np.dtype(below.dtype)
-    total = 0
+    total: int = 0
     for k in range(last - 1, first - 1, -1):
         total += 2 * _cells(ranges) * dtype.itemsize
-        out_ranges, ranges = ranges, job.steps[k].slab(ranges)
+        ranges = job.steps[k].slab(ranges)
     slab = _cells(ranges) * dtype.itemsize
     total += slab + int(slab * _copies(job, dtype, job.steps[first], ranges))
-    del out_ranges
-    if below.kind in ("npy", "tif"):
-        total += slab  # the pages of a mapped file, while it is being copied
+    if below.kind == "npy" or job.levels[0].kind == "npy":
+        total += npy.BAND
     if below.kind == "png":
         total += prod(below.shape) * dtype.itemsize
     if base:
         total += slab
     chunk = prod(min(c, n) for c, n in zip(below.chunks, below.shape, strict=True))
-    touched = prod(
-        -(-(hi - lo) // c) + 1 for (lo, hi), c in zip(ranges, below.chunks, strict=True)
-    )
-    return total + 2 * min(DECODED_AT_ONCE, touched) * chunk * dtype.itemsize
+    touched = prod(-(-(hi - lo) // c) + 1 for (lo, hi), c in zip(ranges, below.chunks, strict=True))
+    return int(total + 2 * min(DECODED_AT_ONCE, touched) * chunk * dtype.itemsize)
 
 
 def _copies(job: Job, dtype: np.dtype[Any], step: Step, ranges: Ranges) -> float:
@@ -172,11 +168,6 @@ def plan_passes(
         found.append(Pass(first, last, unit, job.steps[last - 1].out_shape, base))
         first = last
     return tuple(found), most
-
-
-def passes(job: Job) -> Iterator[tuple[int, Pass]]:
-    """The passes with their numbers."""
-    yield from enumerate(job.passes)
 
 
 def chunks_of(ranges: Ranges, chunks: Shape) -> list[Shape]:

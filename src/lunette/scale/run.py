@@ -54,9 +54,7 @@ def _write(level: Any, number: int, ranges: Any, block: np.ndarray[Any, Any]) ->
         ) from error
 
 
-def run(
-    job: Job, journal: Journal, workers: int, scheduler: str | None, report: Report
-) -> None:
+def run(job: Job, journal: Journal, workers: int, scheduler: str | None, report: Report) -> None:
     """Every tile that the journal does not have, pass after pass."""
     with _executor(workers, scheduler) as (submit, wait, width):
         for number, p in enumerate(job.passes):
@@ -80,7 +78,9 @@ def _run_pass(
             break
         try:
             done = wait(list(flying))
-        except KeyboardInterrupt as interrupt:  # let tiles in flight land: they are in the journal then
+        except (
+            KeyboardInterrupt
+        ) as interrupt:  # let tiles in flight land: they are in the journal then
             trouble = trouble or interrupt
             continue
         for future in done:
@@ -133,9 +133,7 @@ class _executor:
 
 
 def _wait_threads(futures: list[Any]) -> Any:
-    return concurrent.futures.wait(
-        futures, return_when=concurrent.futures.FIRST_COMPLETED
-    ).done
+    return concurrent.futures.wait(futures, return_when=concurrent.futures.FIRST_COMPLETED).done
 
 
 def bytes_of(job: Job) -> int:

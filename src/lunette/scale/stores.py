@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from lunette.scale import npy
 from lunette.scale.errors import ScaleError
 from lunette.scale.ngff import read_metadata
 
@@ -55,7 +56,9 @@ class Source:
         try:
             return _read(self.path, self.kind, self.inner, ranges)
         except Exception as error:
-            raise ScaleError(f"cannot read {self._culprit(ranges)} of {self.path}: {error}") from error
+            raise ScaleError(
+                f"cannot read {self._culprit(ranges)} of {self.path}: {error}"
+            ) from error
 
     def _culprit(self, ranges: Ranges) -> str:
         """The first chunk among these ranges that cannot be read."""
@@ -96,15 +99,13 @@ class Level:
         if self.kind == "zarr":
             _zarr(self.path, "", "r+")[place] = block
             return
-        target = np.load(self.path, mmap_mode="r+")
-        target[place] = block
-        del target  # unmapped at once: pages of the file do not stay in this process
+        npy.write(self.path, ranges, block)
 
 
 def _read(path: str, kind: str, inner: str, ranges: Ranges) -> Array:
     place = tuple(slice(lo, hi) for lo, hi in ranges)
     if kind == "npy":
-        return np.array(np.load(path, mmap_mode="r")[place])
+        return npy.read(path, ranges)
     if kind == "zarr":
         return np.asarray(_zarr(path, inner, "r")[place])
     if kind == "png":
@@ -116,7 +117,7 @@ def _read(path: str, kind: str, inner: str, ranges: Ranges) -> Array:
 def _zarr(path: str, inner: str, mode: str) -> Any:
     import zarr
 
-    store: Any = zarr.open(path, mode=mode)  # type: ignore[arg-type]
+    store: Any = zarr.open(path, mode=mode)
     return store[inner] if inner else store
 
 
@@ -134,13 +135,13 @@ def _tif(path: str) -> Any:
     import tifffile
     import zarr
 
-    store: Any = zarr.open(tifffile.TiffFile(path).series[0].aszarr(), mode="r")  # type: ignore[arg-type]
+    store: Any = zarr.open(tifffile.TiffFile(path).series[0].aszarr(), mode="r")
     return store if hasattr(store, "shape") else store["0"]
 
 
 def forget_handles() -> None:
     """Open everything anew: files may have been replaced."""
-    for cached in (_zarr, _png, _tif):
+    for cached in (_zarr, _png, _tif, npy.header):
         cached.cache_clear()
 
 
@@ -185,8 +186,9 @@ def open_source(path: Path, array: str = "", axes: str = "") -> Source:
 
 
 def _describe_npy(path: Path, array: str) -> dict[str, Any]:
-    x = np.load(path, mmap_mode="r")
-    return {"shape": x.shape, "dtype": x.dtype.str}
+    npy.header.cache_clear()
+    found = npy.header(str(path))
+    return {"shape": found.shape, "dtype": found.dtype.str}
 
 
 def _describe_png(path: Path, array: str) -> dict[str, Any]:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -82,12 +80,11 @@ def pool(
     options = options or Options()
     _check_operator(operator)
     opened = open_source(source, options.array, options.axes)
-    if operator == "stride":
-        if padding not in (0, (0,) * len(kernel)) or set(kernel) != {1}:
-            raise ScaleError(
-                f"stride takes single cells; expected --kernel {','.join('1' * len(kernel))} and no "
-                f"padding, got --kernel {','.join(map(str, kernel))}"
-            )
+    if operator == "stride" and (padding not in (0, (0,) * len(kernel)) or set(kernel) != {1}):
+        raise ScaleError(
+            f"stride takes single cells; expected --kernel {','.join('1' * len(kernel))} and no "
+            f"padding, got --kernel {','.join(map(str, kernel))}"
+        )
     regions = _checked(lambda: sliding(kernel, stride, padding, 1, ceil_mode)["regions"])
     step = Step(_on_axes(opened, regions), opened.shape)
     return _do(operator, opened, out, (step,), False, options, progress)
@@ -209,7 +206,9 @@ def _job(
         path = outputs.level_path(out, kind, multiscale, k)
         inner = "zarr" if kind == "zarr" else "npy"
         levels.append(
-            Level(str(path), inner, shape, source.dtype, stored, options.shards, options.compression)
+            Level(
+                str(path), inner, shape, source.dtype, stored, options.shards, options.compression
+            )
         )
     base = levels[0] if multiscale and kind == "zarr" else None
     return Job(operator, source, steps, base, tuple(levels[1:]))
@@ -267,9 +266,7 @@ def _check_paths(source: Path, out: Path) -> None:
         raise ScaleError(f"OUT={str(out)!r}: there is no directory {str(b.parent)!r}")
 
 
-def _check_existing(
-    out: Path, kind: str, multiscale: bool, levels: int, options: Options
-) -> None:
+def _check_existing(out: Path, kind: str, multiscale: bool, levels: int, options: Options) -> None:
     there = [p for p in outputs.final_paths(out, kind, multiscale, levels) if p.exists()]
     if options.resume or options.force:
         return

@@ -1,0 +1,84 @@
+"""Cells of a `.npy` file by ranges, through small mappings that are closed at once.
+
+Pages of a mapped file count as memory of the process, and a slab touches far more pages than it
+has bytes. So a slab is copied band by band, and a band maps at most some megabytes of the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from itertools import product
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+__all__ = ["BAND", "header", "read", "write"]
+
+Array = np.ndarray[Any, Any]
+Ranges = tuple[tuple[int, int], ...]
+
+BAND = 1 << 23
+"""Bytes of the file that are mapped at a time, if one step along the last axes is not more."""
+
+
+class Header(NamedTuple):
+    """Where the cells begin, and how they lie."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    offset: int
+    fortran: bool
+
+
+@lru_cache(maxsize=64)
+def header(path: str) -> Header:
+    """What the file says of itself; a file that is too short for it is a ValueError."""
+    x = np.load(path, mmap_mode="r")
+    fortran = bool(x.flags.f_contiguous and not x.flags.c_contiguous)
+    return Header(x.shape, x.dtype, x.offset, fortran)
+
+
+def read(path: str, ranges: Ranges) -> Array:
+    """A copy of the cells of these ranges."""
+    found = header(path)
+    if found.fortran:  # the file of the transposed array in C order
+        ranges = ranges[::-1]
+    out = np.empty([hi - lo for lo, hi in ranges], found.dtype)
+    for place, mapped, inside in _bands(path, found, ranges, "r"):
+        out[place] = mapped[inside]
+    return out.T if found.fortran else out
+
+
+def write(path: str, ranges: Ranges, block: Array) -> None:
+    """Put a block in its place in a file in C order."""
+    for place, mapped, inside in _bands(path, header(path), ranges, "r+"):
+        mapped[inside] = block[place]
+
+
+def _bands(
+    path: str, found: Header, ranges: Ranges, mode: Any
+) -> Iterator[tuple[Any, Array, Any]]:
+    """(place in the block, mapped cells, place in them): steps of one axis, for each index before it."""
+    shape = found.shape[::-1] if found.fortran else found.shape
+    size = found.dtype.itemsize
+    axis = 0
+    while axis < len(shape) - 1 and prod(shape[axis + 1 :]) * size > BAND:
+        axis += 1
+    cells = prod(shape[axis + 1 :])
+    thick = max(1, BAND // (cells * size))
+    inner = tuple(slice(lo, hi) for lo, hi in ranges[axis + 1 :])
+    lo, hi = ranges[axis]
+    for index in product(*(range(a, b) for a, b in ranges[:axis])):
+        flat = 0
+        for i, n in zip(index, shape, strict=False):
+            flat = flat * n + i
+        lead = tuple(i - a for i, (a, _) in zip(index, ranges, strict=False))
+        for first in range(lo, hi, thick):
+            last = min(first + thick, hi)
+            start = (flat * shape[axis] + first) * cells
+            offset = found.offset + start * size
+            band = (last - first, *shape[axis + 1 :])
+            mapped = np.memmap(path, found.dtype, mode, offset, band)
+            yield (*lead, slice(first - lo, last - lo)), mapped, (slice(None), *inner)
