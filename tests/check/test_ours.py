@@ -11,7 +11,10 @@ from lunette.dispatch import BACKENDS
 
 @pytest.mark.parametrize("name", ["spec", *BACKENDS])
 def test_our_backends_mean_what_they_say(name):
-    report = run(find_target(name), cases=500)
+    target = find_target(name)
+    if name != "spec":  # every further dtype is compiled anew; long runs take them all
+        target.dtypes = ("float32",)
+    report = run(target, cases=500)
     assert report.clean, [(f.verdict.detail, f.program) for f in report.findings]
     assert report.counts["agrees"] == 500
     assert not report.refusals
