@@ -34,8 +34,7 @@ def main() -> None:
         from benchmarks import gpu_check
 
         checks = [gpu_check.sweep(arguments.every, arguments.workers)]
-        if arguments.every == 1:
-            checks += [gpu_check.same_bits(), gpu_check.far_offsets()]
+        checks += [gpu_check.same_bits(), gpu_check.far_offsets()]
         sys.exit(0 if all(checks) else 1)
     found = measure(arguments.rows, arguments.compiled.split(","))
     if arguments.json:

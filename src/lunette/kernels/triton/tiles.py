@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import torch
@@ -41,13 +41,16 @@ def forward_tiles(plan: Plan, form: str, itemsize: int) -> list[Tile]:
     if h.table or w.table or max(h.kernel, w.kernel) > LONGEST_BAND or form in TIED:
         return []
     tiles = []
-    for group, rows, warps in _forward_choices(plan, form, itemsize):
-        rows = min(rows, power_of_two(h.m))
-        while rows > 1 and not _fits(plan, form, group, rows):
-            rows //= 2
-        if _fits(plan, form, group, rows):
-            tiles.append(Tile(group, rows, _lanes(plan, group, itemsize), warps))
+    for group, most, warps in _forward_choices(plan, form, itemsize):
+        rows = min(most, power_of_two(h.m))
+        fitting = [r for r in _halvings(rows) if _fits(plan, form, group, r)]
+        if fitting:
+            tiles.append(Tile(group, fitting[0], _lanes(plan, group, itemsize), warps))
     return list(dict.fromkeys(tiles))
+
+
+def _halvings(rows: int) -> list[int]:
+    return [rows >> i for i in range(rows.bit_length())]
 
 
 TIED = ("split", "tied_jvp", "split_jvp")
@@ -139,10 +142,11 @@ def best_tile(key: Any, tiles: list[Tile], run: Callable[[Tile], None], size: in
     if torch.cuda.is_current_stream_capturing():
         run(first)
         return
-    began, times = time.perf_counter(), {}
+    began = time.perf_counter()
+    times: dict[Tile, float] = {}
     for tile in tiles:
         if not times or time.perf_counter() - began < PATIENCE:
-            times[tile] = _milliseconds(lambda tile=tile: run(tile))  # type: ignore[misc]
+            times[tile] = _milliseconds(partial(run, tile))
     _BEST[key] = min(times, key=lambda tile: times[tile])
     run(_BEST[key])
 
