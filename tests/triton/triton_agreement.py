@@ -116,6 +116,11 @@ def epsilon(dtype):
     return arithmetic, stored
 
 
+def smallest(dtype):
+    """The spacing of the stored type near zero."""
+    return {"float16": 2.0**-24, "bfloat16": 2.0**-133, "float32": 2.0**-126}.get(dtype, 2.0**-1022)
+
+
 def check(
     op, shape, dtype="float32", kind="normal", layout="first", device="cpu", seed=0, verbs=()
 ):

@@ -15,7 +15,7 @@ __all__ = ["Tile", "best_tile", "forward_tiles", "gradient_tiles", "power_of_two
 
 WORTH_TUNING = 1 << 22  # input elements; below it a launch costs more than any choice of tile
 MOST_LOADS = 130  # unrolled loads of one program, and
-MOST_STEPS = 420  # unrolled comparisons: more make the compiler slow
+MOST_STEPS = 220  # unrolled comparisons: more make the compiler slow
 PATIENCE = 0.6  # seconds that may pass before another tile is compiled and tried
 LONGEST_BAND = 16  # taps along an axis that a band takes
 
@@ -59,7 +59,7 @@ TIED = ("split", "tied_jvp", "split_jvp")
 def _forward_choices(plan: Plan, form: str, itemsize: int) -> list[tuple[int, int, int]]:
     w = plan.w
     smooth = form in ("smooth", "smooth_jvp", "stats")
-    rows = 2 if smooth else 16 if plan.h.kernel > 8 else 8
+    rows = 2 if smooth else 8
     if plan.lanes > 1 or w.dilation > 1 or w.stride not in (1, 2, 4) or w.m == 1:
         return [(1, rows, 2), (1, rows // 2, 4)]
     group = max(2, w.stride)
@@ -79,7 +79,10 @@ def _fits(plan: Plan, form: str, group: int, rows: int) -> bool:
     loads = height * span * planes * (2 if form == "smooth_jvp" else 1)
     doubled = form == "max" and w.stride == 1 and w.kernel >= 5
     along = 5 if doubled else w.kernel
-    steps = (height * along + rows * h.kernel) * outputs * planes
+    down = 5 if form == "max" and h.stride == 1 and h.kernel >= 5 else h.kernel
+    steps = (height * along + rows * down) * outputs * planes
+    if form == "codes":
+        steps = steps * 3 // 2
     if form in ("smooth", "smooth_jvp", "stats"):
         steps = 3 * rows * outputs * h.kernel * w.kernel * planes
     return loads <= MOST_LOADS and steps <= MOST_STEPS
