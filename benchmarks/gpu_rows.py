@@ -50,7 +50,7 @@ def images(dtype: Any, shape: tuple[int, ...] = IMAGES) -> Any:
 def forward(op: Any, eager: Any, shape: Any = IMAGES, cudnn: Any = None) -> Callable[[Any], Work]:
     def make(dtype: Any) -> Work:
         x = images(dtype, shape)
-        y = kernels.forward(op, (x,))
+        y = torch.empty(op.out_shape(tuple(x.shape)), dtype=x.dtype, device=x.device)
 
         def compiled() -> Callable[[], Any]:
             made = torch.compile(eager)
@@ -74,19 +74,27 @@ def backward_of(eager: Any, x: Any, g: Any) -> Callable[[], Any]:
     return lambda: torch.autograd.grad(y, leaf, g, retain_graph=True)
 
 
+def both_of(eager: Any, x: Any, g: Any) -> Callable[[], Any]:
+    """torch's forward and backward: what a gradient from the input alone has to do."""
+    leaf = x.detach().requires_grad_()
+    return lambda: torch.autograd.grad(eager(leaf), leaf, g)
+
+
 def gradient(op: Any, eager: Any, form: str, shape: Any = IMAGES) -> Callable[[Any], Work]:
     """`form` is "offsets", or "x" where the gradient reads the input, or "grad" where it does not."""
 
     def make(dtype: Any) -> Work:
         x = images(dtype, shape)
-        g = torch.randn_like(kernels.forward(op, (x,)))
+        g = torch.randn(op.out_shape(tuple(x.shape)), device=x.device).to(x.dtype)
+
+        backward = both_of if form == "x" else backward_of
 
         def peer() -> Callable[[], Any]:
-            return backward_of(eager, x, g)
+            return backward(eager, x, g)
 
         def compiled() -> Callable[[], Any]:
             torch._dynamo.reset()
-            return backward_of(torch.compile(eager), x, g)
+            return backward(torch.compile(eager), x, g)
 
         if form == "offsets":
             _, offsets = kernels.forward_with_offsets(op, (x,))

@@ -116,6 +116,11 @@ def epsilon(dtype):
     return arithmetic, stored
 
 
+def smallest(dtype):
+    """The spacing of the stored type near zero."""
+    return {"float16": 2.0**-24, "bfloat16": 2.0**-133, "float32": 2.0**-126}.get(dtype, 2.0**-1022)
+
+
 def check(
     op, shape, dtype="float32", kind="normal", layout="first", device="cpu", seed=0, verbs=()
 ):
@@ -150,11 +155,11 @@ def value_bound(op, x, exact, dtype):
     cells = prod(x.shape[x.ndim - op.rank :])
     if isinstance(op.reduction, ln.Mean):
         scale = spec.forward(op, size)
-        return (cells + 3) * unit * scale + 2 * stored * np.abs(exact)
+        return (cells + 3) * unit * scale + 2 * stored * np.abs(exact) + smallest(dtype)
     largest = size.max() if size.size else 0
     beta = abs(op.reduction.beta)
     spread = (cells + 8 * (1 + np.log(cells + 1))) / beta
-    return unit * (8 * largest + spread) + 2 * stored * np.abs(exact)
+    return unit * (8 * largest + spread) + 2 * stored * np.abs(exact) + smallest(dtype)
 
 
 def check_indices(op, x, tensor, dtype, layout, device, rng, what):
@@ -253,7 +258,7 @@ def derivative_bound(op, x, scale, exact, dtype):
     if isinstance(op.reduction, ln.SmoothMax):
         finite = np.abs(np.where(np.isfinite(x.astype(np.float64)), x.astype(np.float64), 0))
         factor += 16 + 8 * abs(op.reduction.beta) * float(finite.max(initial=0))
-    return factor * unit * scale + 2 * stored * np.abs(exact) + 1e-30
+    return factor * unit * scale + 2 * stored * np.abs(exact) + smallest(dtype)
 
 
 VERBS = {

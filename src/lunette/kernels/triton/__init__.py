@@ -44,7 +44,7 @@ __all__ = [
 Tensor = Any
 EMPTY_OFFSET = 255
 FLOATS = ("float16", "bfloat16", "float32", "float64")
-OTHERS = tuple(str(t).removeprefix("torch.") for t in INTEGERS) + ("bool",)
+OTHERS = (*(str(t).removeprefix("torch.") for t in INTEGERS), "bool")
 
 
 def refuses(op: Any, verb: str, shapes: Any, dtypes: Any) -> str | None:
@@ -115,7 +115,9 @@ def jvp(op: Pooling, operands: tuple[Tensor, ...], tangents: tuple[Tensor, ...])
         return call.finish(y)
     if isinstance(reduction, SmoothMax):
         reduce_windows(call.plan, _request(op, "smooth_jvp"), call.x, y, other=dx)
-    elif reduction.ties == "first":
+        return call.finish(y)
+    assert isinstance(reduction, Max)
+    if reduction.ties == "first":
         _, codes = call.winners()
         locate_winners(call.plan, codes, y, dx)
     else:

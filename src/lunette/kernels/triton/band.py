@@ -5,6 +5,11 @@ the band is loaded once and reduced along the row; the rows are then combined do
 Windows on axes before the last two come as a table of planes.
 """
 
+# Triton compiles these functions from their source: they have no Python types, tuples grow with
+# `+`, and `x != x` asks for NaN.
+# mypy: ignore-errors
+# ruff: noqa: RUF005
+
 from __future__ import annotations
 
 import triton

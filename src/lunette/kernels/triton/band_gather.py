@@ -5,6 +5,11 @@ the kernel is compiled, one case for each residue of the stride. Sums start at +
 outputs in row-major order.
 """
 
+# Triton compiles these functions from their source: they have no Python types, tuples grow with
+# `+`, and `x != x` asks for NaN.
+# mypy: ignore-errors
+# ruff: noqa: PLR0124, PLR1714, RUF005
+
 from __future__ import annotations
 
 import triton

@@ -1,5 +1,10 @@
 """Smooth max of small sliding windows, by bands: values, tangents, and what the gradient needs."""
 
+# Triton compiles these functions from their source: they have no Python types, tuples grow with
+# `+`, and `x != x` asks for NaN.
+# mypy: ignore-errors
+# ruff: noqa: RUF005
+
 from __future__ import annotations
 
 import triton

@@ -5,6 +5,11 @@ computing the windows on its border twice, and adds up its own cells' shares. No
 between.
 """
 
+# Triton compiles these functions from their source: they have no Python types, tuples grow with
+# `+`, and `x != x` asks for NaN.
+# mypy: ignore-errors
+# ruff: noqa: RUF005
+
 from __future__ import annotations
 
 import triton

@@ -334,8 +334,9 @@ def _cut(plan: Plan, tile: Tile, rows: int, columns: int, owned: int, planes: in
     bands = -(-rows // tile.rows)
     items = plan.batch * planes * bands
     p = elements // c
-    unit = _unit(plan.w.n, tile.group)
-    out_unit = _unit(plan.w.m, max(tile.group // plan.w.stride, 1))
+    # A row past 2³¹ positions is passed whole: Triton makes it a 64-bit argument.
+    unit = 1 if plan.wide == 2 else _unit(plan.w.n, tile.group)
+    out_unit = 1 if plan.wide == 2 else _unit(plan.w.m, max(tile.group // plan.w.stride, 1))
     sizes = (
         items, bands, plan.outer_out, plan.outer_in, plan.h.n, plan.w.n // unit, plan.lanes,
         plan.h.m, plan.w.m // out_unit,

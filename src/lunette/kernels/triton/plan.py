@@ -106,7 +106,7 @@ class Axis:
         if self.table is not None:
             return np.array(self.table[1], np.int64)
         room = self.limit - 1 - self.origins()
-        return np.minimum(room // self.dilation + 1, self.kernel)
+        return np.asarray(np.minimum(room // self.dilation + 1, self.kernel))
 
     def ends(self) -> tuple[Ints, Ints]:
         """Real cells and counted cells of each window, of the windows that can differ from the rest."""
@@ -172,12 +172,12 @@ class Plan:
 
     @cached_property
     def outer_real(self) -> Ints:
-        return (self.planes >= 0).sum(1)
+        return np.asarray((self.planes >= 0).sum(1))
 
     @cached_property
     def outer_first(self) -> Ints:
         """The first tap of each outer output that is a plane."""
-        return np.argmax(self.planes >= 0, 1)
+        return np.asarray(np.argmax(self.planes >= 0, 1))
 
     @cached_property
     def outer_counted(self) -> Ints:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import torch
@@ -15,7 +15,7 @@ __all__ = ["Tile", "best_tile", "forward_tiles", "gradient_tiles", "power_of_two
 
 WORTH_TUNING = 1 << 22  # input elements; below it a launch costs more than any choice of tile
 MOST_LOADS = 130  # unrolled loads of one program, and
-MOST_STEPS = 420  # unrolled comparisons: more make the compiler slow
+MOST_STEPS = 220  # unrolled comparisons: more make the compiler slow
 PATIENCE = 0.6  # seconds that may pass before another tile is compiled and tried
 LONGEST_BAND = 16  # taps along an axis that a band takes
 
@@ -41,13 +41,16 @@ def forward_tiles(plan: Plan, form: str, itemsize: int) -> list[Tile]:
     if h.table or w.table or max(h.kernel, w.kernel) > LONGEST_BAND or form in TIED:
         return []
     tiles = []
-    for group, rows, warps in _forward_choices(plan, form, itemsize):
-        rows = min(rows, power_of_two(h.m))
-        while rows > 1 and not _fits(plan, form, group, rows):
-            rows //= 2
-        if _fits(plan, form, group, rows):
-            tiles.append(Tile(group, rows, _lanes(plan, group, itemsize), warps))
+    for group, most, warps in _forward_choices(plan, form, itemsize):
+        rows = min(most, power_of_two(h.m))
+        fitting = [r for r in _halvings(rows) if _fits(plan, form, group, r)]
+        if fitting:
+            tiles.append(Tile(group, fitting[0], _lanes(plan, group, itemsize), warps))
     return list(dict.fromkeys(tiles))
+
+
+def _halvings(rows: int) -> list[int]:
+    return [rows >> i for i in range(rows.bit_length())]
 
 
 TIED = ("split", "tied_jvp", "split_jvp")
@@ -56,7 +59,7 @@ TIED = ("split", "tied_jvp", "split_jvp")
 def _forward_choices(plan: Plan, form: str, itemsize: int) -> list[tuple[int, int, int]]:
     w = plan.w
     smooth = form in ("smooth", "smooth_jvp", "stats")
-    rows = 2 if smooth else 16 if plan.h.kernel > 8 else 8
+    rows = 2 if smooth else 8
     if plan.lanes > 1 or w.dilation > 1 or w.stride not in (1, 2, 4) or w.m == 1:
         return [(1, rows, 2), (1, rows // 2, 4)]
     group = max(2, w.stride)
@@ -76,7 +79,10 @@ def _fits(plan: Plan, form: str, group: int, rows: int) -> bool:
     loads = height * span * planes * (2 if form == "smooth_jvp" else 1)
     doubled = form == "max" and w.stride == 1 and w.kernel >= 5
     along = 5 if doubled else w.kernel
-    steps = (height * along + rows * h.kernel) * outputs * planes
+    down = 5 if form == "max" and h.stride == 1 and h.kernel >= 5 else h.kernel
+    steps = (height * along + rows * down) * outputs * planes
+    if form == "codes":
+        steps = steps * 3 // 2
     if form in ("smooth", "smooth_jvp", "stats"):
         steps = 3 * rows * outputs * h.kernel * w.kernel * planes
     return loads <= MOST_LOADS and steps <= MOST_STEPS
@@ -118,12 +124,12 @@ def smooth_gradient_tiles(plan: Plan) -> list[Tile]:
     if w.stride not in (1, 2, 4) or h.stride > 4:
         return []
     group, tiles = max(2, w.stride), []
-    for rows in (4, 2, 1):
+    for rows in (3, 2, 1):
         columns = (group - 1 + w.before) // w.stride + (w.kernel - 1 - w.before) // w.stride + 1
         lines = rows + (h.stride - 1 + h.before) // h.stride + (h.kernel - 1 - h.before) // h.stride
         if columns * lines * h.kernel * w.kernel <= 110 and rows <= power_of_two(h.n):
             tiles.append(Tile(group, rows, 1, 2))
-    return tiles[:2]
+    return tiles[:1]  # the largest that fits; a second one takes another second to compile
 
 
 _BEST: dict[Any, Tile] = {}
@@ -139,10 +145,11 @@ def best_tile(key: Any, tiles: list[Tile], run: Callable[[Tile], None], size: in
     if torch.cuda.is_current_stream_capturing():
         run(first)
         return
-    began, times = time.perf_counter(), {}
+    began = time.perf_counter()
+    times: dict[Tile, float] = {}
     for tile in tiles:
         if not times or time.perf_counter() - began < PATIENCE:
-            times[tile] = _milliseconds(lambda tile=tile: run(tile))  # type: ignore[misc]
+            times[tile] = _milliseconds(partial(run, tile))
     _BEST[key] = min(times, key=lambda tile: times[tile])
     run(_BEST[key])
 

@@ -1,5 +1,10 @@
 """Gradients of windows that are a whole row: one program a row, which it reads once if it can."""
 
+# Triton compiles these functions from their source: they have no Python types, tuples grow with
+# `+`, and `x != x` asks for NaN.
+# mypy: ignore-errors
+# ruff: noqa: PLR0124
+
 from __future__ import annotations
 
 import triton

@@ -4,6 +4,11 @@ A program holds K columns of P × C windows at a time, walks the windows' rows a
 reduces the K columns at the end.
 """
 
+# Triton compiles these functions from their source: they have no Python types, tuples grow with
+# `+`, and `x != x` asks for NaN.
+# mypy: ignore-errors
+# ruff: noqa: PLR0124, PLR1714
+
 from __future__ import annotations
 
 import triton
