@@ -25,7 +25,17 @@ from lunette.kernels.cpu.lanes import lanes
 from lunette.kernels.cpu.machine import apart, compiled
 from lunette.kernels.cpu.plan import WINDOW_WIDTH
 
-__all__ = ["Moves", "Passes", "across_between", "along_input", "inside", "least", "moves", "passes"]
+__all__ = [
+    "Moves",
+    "Passes",
+    "across_between",
+    "along_input",
+    "divided",
+    "inside",
+    "least",
+    "moves",
+    "passes",
+]
 
 
 class Moves(NamedTuple):
@@ -169,7 +179,7 @@ def along_input(codec: Codec, operation: str) -> Any:
     width, load, store = here.count, from_x.load, here.store
     evens, odds, join = here.evens, here.odds, getattr(here, operation)
     join_two = add if operation == "add" else larger
-    read = codec.load
+    summing, zero, read = operation == "add", codec.work(0), codec.load
 
     @compiled
     def two_by_two(x, p):
@@ -235,12 +245,36 @@ def along_input(codec: Codec, operation: str) -> Any:
         for edge in range((begin - first) + (last - end)):
             j = first + edge if first + edge < begin else edge - (begin - first) + end
             window = table + WINDOW_WIDTH * j
-            value = read(x[at + g[window]])
-            for p in range(g[window] + 1, g[window + 1]):
+            value = zero if summing else read(x[at + g[window]])
+            for p in range(g[window] + (not summing), g[window + 1]):
                 value = join_two(value, read(x[at + p]))
             s[to + j - first] = value
 
     return along
+
+
+@cache
+def divided(codec: Codec) -> Any:
+    """Emit for a mean: sums over the cells that count."""
+    here, to_y = lanes(codec.work, codec.work, ""), lanes(codec.kept, codec.work, codec.half)
+    width, load, spread = here.count, here.load, here.spread
+    add_lanes, multiply, divide = here.add, here.multiply, here.divide
+    store, store_part, zero = to_y.store, to_y.store_part, codec.work(0)
+
+    @compiled
+    def emit(s, at, counts, factor, y, to, size):
+        """y[to + c] = s[at + c] / (factor · s[counts + c]) for c < size."""
+        apart()
+        nothing, lead = spread(zero), spread(factor)
+        for c in range(0, size, width):
+            total = add_lanes(load(s, at + c), nothing)  # a sum starts from +0: it is never −0
+            value = divide(total, multiply(lead, load(s, counts + c)))
+            if size - c >= width:
+                store(y, to + c, value)
+            else:
+                store_part(y, to + c, value, size - c)
+
+    return emit
 
 
 @cache
@@ -250,7 +284,7 @@ def passes(work: Any, operation: str) -> Passes:
     width, load, load_step, store = here.count, here.load, here.load_step, here.store
     evens, odds, join = here.evens, here.odds, getattr(here, operation)
     join_two = add if operation == "add" else larger
-    zero = work(0)
+    summing, zero = operation == "add", work(0)
     store_part = here.store_part
 
     @compiled
@@ -301,8 +335,8 @@ def passes(work: Any, operation: str) -> Passes:
         for j in range(first, last):
             window = table + WINDOW_WIDTH * j
             start, stop, step = g[window], g[window + 1], g[window + 2]
-            best = s[at + start]
-            for p in range(start + step, stop, step):
+            best = zero if summing else s[at + start]
+            for p in range(start if summing else start + step, stop, step):
                 best = join_two(best, s[at + p])
             s[to + j - first] = best
 

@@ -24,7 +24,8 @@ Shape = Strides = tuple[int, ...]
 # The header.
 BATCH_RANK, RANK, OUTPUT_ROWS, COUNT_PADDING, DIVISOR, BETA, SLABS, SLABS_AT = range(8)
 LANES, TILE, TILES, SECOND, ROW, ROW_SIZE, LEFT, FOLD = range(8, 16)
-AXES = 16
+COUNTS, RESULT, THIRD, PADDED = range(16, 20)
+AXES = 20
 """Entries of pooled axes: length, outputs, stride in arrays 0, 1 and 2, windows, flat stride, and
 of regular axes the windows' stride, origin, dilation and kernel (0: not regular)."""
 AXIS_WIDTH = 11
@@ -43,6 +44,9 @@ FOLDED = 8
 
 SLACK = 128
 """Cells past a row that a vector may read: two vectors of bytes."""
+
+ROW_CELLS = 1 << 12
+"""Cells of a row that a tile of a forward pass reads, where the row is all there is."""
 
 TILE_CELLS = 1 << 15
 """Cells that a tile of a forward pass keeps in scratch memory, where that is possible."""
@@ -92,6 +96,7 @@ class Plan:
         self.cells_visited = prod(shape) * max(1, self.room)
         self.empty = any(bool((r == 0).any()) for r in reads)
         self.longest = [int(r.max(initial=0)) for r in reads]
+        self.has_winners = not self.empty and prod(pooled) < 1 << 31
         self.tiled(header, pooled, outputs, windows[0])
         self.table = np.concatenate([header, *(w.ravel() for w in windows), slabs.ravel()])
         self.at: int = self.table.__array_interface__["data"][0]
@@ -105,7 +110,8 @@ class Plan:
         longest = [max(n, k) for n, k in zip(pooled, outputs, strict=True)]
         line = prod(longest[1:]) * wide  # cells per position of the first axis
         stride, reach = max(1, pooled[0] // m), self.longest[0]
-        tile = max(1, (TILE_CELLS // line - reach) // stride, 2 * reach // stride)
+        room = TILE_CELLS // line if len(pooled) > 1 else ROW_CELLS
+        tile = max(1, (room - reach) // stride, 2 * reach // stride)
         tile = min(m, tile, max(1, -(-m * max(1, self.items) // 16)))
         header[TILE], header[TILES] = tile, -(-m // tile)
         self.tiles = int(header[TILES])
@@ -124,6 +130,19 @@ class Plan:
         header[SECOND], header[ROW], header[ROW_SIZE], header[LEFT] = area, 2 * area, row, left
         header[FOLD] = FOLDED
         self.scratch_cells = 2 * area + row + SLACK
+        # A mean has a third area, the divisors of a row, and an axis with its padding.
+        header[COUNTS] = self.scratch_cells
+        header[RESULT] = header[COUNTS] + outputs[-1] * wide + SLACK
+        header[THIRD] = header[RESULT] + outputs[-1] * wide + SLACK
+        header[PADDED] = header[THIRD] + area
+        padded = 0
+        spans = [prod(longest[i + 1 :]) * wide for i in range(len(pooled))]
+        for i in range(len(pooled)):
+            entry = header[AXES + i * AXIS_WIDTH :]
+            reach = int(entry[7]) * outputs[i] + int(entry[9] * entry[10])
+            if entry[10] > entry[7]:
+                padded = max(padded, reach * spans[i])
+        self.sum_cells = int(header[PADDED]) + padded + SLACK
 
 
 def _table(region: Region, n: int, m: int) -> Any:

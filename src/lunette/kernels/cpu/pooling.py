@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from lunette.kernels import threads
-from lunette.kernels.cpu import direct, row_first
+from lunette.kernels.cpu import column_first, direct, row_first, winners
 from lunette.kernels.cpu.plan import Plan, lane_axis, memory_order
 from lunette.ops.base import is_float
 from lunette.ops.pooling import Pooling
@@ -130,6 +130,13 @@ def _forward(op: Pooling, shape: Shape, strides: Shape, dtype: Any) -> _Call:
             kernel = row_first.kernel(dtype.name)
             units, scratch = plan.items * plan.tiles, 8 * plan.scratch_cells
             return _Call(kernel, plan, out, result, lane, units, scratch)
+    if kind == direct.MEAN:
+        lane = lane_axis(shape, steps, op.rank)
+        y_steps = _result_steps(out, lane)
+        plan = Plan(op, shape, (steps, y_steps, y_steps), lane)
+        kernel = column_first.kernel(dtype.name)
+        units, scratch = plan.items * plan.tiles, 8 * plan.sum_cells
+        return _Call(kernel, plan, out, result, lane, units, scratch)
     y_steps = _result_steps(out, -1)
     plan = Plan(op, shape, (steps, y_steps, y_steps))
     kernel = direct.value_kernel(dtype.name, kind, False)
@@ -141,6 +148,8 @@ def _indices(op: Pooling, shape: Shape, strides: Shape, dtype: Any) -> _Call:
     out = _kept_shape(op, shape)
     y_steps = _result_steps(out, -1)
     plan = Plan(op, shape, (_elements(strides, dtype), y_steps, y_steps))
+    if plan.has_winners:
+        return _winners(plan, "indices", out, dtype, plan.items * plan.tiles)
     kernel = direct.value_kernel(dtype.name, direct.MAX, True)
     return _Call(kernel, plan, out, dtype, -1, plan.items * plan.output_rows, 24 * plan.room)
 
@@ -151,6 +160,8 @@ def _derivative(op: Pooling, shape: Shape, strides: Shape, tangent: Shape, dtype
     out = _kept_shape(op, shape)
     steps, tangent_steps = _elements(strides, dtype), _elements(tangent, dtype)
     plan = Plan(op, shape, (steps, _result_steps(out, -1), tangent_steps))
+    if ties == "first" and plan.has_winners:
+        return _winners(plan, "jvp", out, dtype, plan.items * plan.tiles)
     kernel = direct.derivative_kernel(dtype.name, kind, ties)
     return _Call(kernel, plan, out, dtype, -1, plan.items * plan.output_rows, 24 * plan.room)
 
@@ -160,9 +171,18 @@ def _gradient(op: Pooling, shape: Shape, strides: Shape, grad: Shape, dtype: Any
     kind, ties = _kind(op.reduction), getattr(op.reduction, "ties", "")
     steps, grad_steps = _elements(strides, dtype), _elements(grad, dtype)
     plan = Plan(op, shape, (steps, grad_steps, _result_steps(shape, -1)))
+    if ties == "first" and plan.has_winners:
+        return _winners(plan, "vjp", shape, dtype, plan.items * plan.slabs)
     kernel = direct.gradient_kernel(dtype.name, kind, ties)
     scratch = 24 * plan.room + 8 * plan.slab_cells
     return _Call(kernel, plan, shape, dtype, -1, plan.items * plan.slabs, scratch)
+
+
+def _winners(plan: Plan, verb: str, shape: Shape, dtype: Any, units: int) -> _Call:
+    kernel = winners.kernel(dtype.name, verb)
+    # Values, marks, and for a gradient the sums of a slab; `room` says where each begins.
+    plan.room = plan.scratch_cells
+    return _Call(kernel, plan, shape, dtype, -1, units, 16 * plan.room + 8 * plan.slab_cells + 1024)
 
 
 def _kind(reduction: Reduction) -> int:

@@ -1,0 +1,285 @@
+"""Sums over windows: across the first pooled axis first, along the last axis last.
+
+The order of the additions depends on the window alone, never on where a tile or a part of an array
+begins, nor on the layout: axis by axis from the first to the last, and on each axis from the first
+cell to the last; on a regular axis whose windows overlap and have more than `FOLDED_SUM` cells, by
+doubling. There a window of k cells is cut into blocks whose lengths are the powers of two of k, the
+longest first; each block is a balanced tree, and the blocks are added from the shortest up.
+Padding is zeros, which change no sum. Each value is the sum of n cells by n − 1 additions, so it is
+within γₙ₋₁ Σ|x| of the exact sum, with γₙ = n·u / (1 − n·u), before the one division.
+"""
+
+# Numba types the kernels, not mypy.
+# mypy: disable-error-code="no-untyped-def,no-untyped-call"
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from numba import types
+
+from lunette.kernels.cpu.direct import item_offset
+from lunette.kernels.cpu.halves import codec
+from lunette.kernels.cpu.lanes import lanes
+from lunette.kernels.cpu.machine import apart, compiled, pointer, real
+from lunette.kernels.cpu.passes import (
+    across_between,
+    along_input,
+    divided,
+    inside,
+    moves,
+    passes,
+)
+from lunette.kernels.cpu.plan import (
+    AXES,
+    AXIS_WIDTH,
+    COUNT_PADDING,
+    COUNTS,
+    DIVISOR,
+    LANES,
+    LEFT,
+    PADDED,
+    RANK,
+    RESULT,
+    ROW,
+    ROW_SIZE,
+    SECOND,
+    THIRD,
+    TILE,
+    TILES,
+    WINDOW_WIDTH,
+)
+from lunette.kernels.cpu.row_first import hull, input_line
+
+__all__ = ["kernel"]
+
+FOLDED_SUM = 16
+"""Cells of overlapping windows that are added one by one; more are added by doubling."""
+
+
+@compiled
+def doubles(g, axis):
+    """Whether windows of an axis are summed by doubling."""
+    e = AXES + axis * AXIS_WIDTH
+    return (g[e + 10] > FOLDED_SUM) & (g[e + 10] > g[e + 7])
+
+
+@compiled
+def counted(g, axis, i):
+    """The cells of a window that count on one axis."""
+    w = g[AXES + axis * AXIS_WIDTH + 5] + WINDOW_WIDTH * i
+    return real(g[w + 3]) if g[COUNT_PADDING] else float(g[w + 4])
+
+
+@cache
+def kernel(dtype: str) -> Any:
+    """The kernel of a mean for a dtype."""
+    outer = codec(dtype, True)
+    memory, work, kept = outer.memory, outer.work, outer.kept
+    inner = outer.scratch
+    zero, width = work(0), lanes(work, work, "").count
+    fetch, _ = moves(outer)
+    from_x = across_between(outer, inner, "add")
+    along_s = along_input(inner, "add")
+    emit = divided(outer)
+    along, along_table, across, double, _ = passes(work, "add")
+
+    @compiled
+    def clear(s, at, size):
+        for c in range(size):
+            s[at + c] = zero
+
+    @compiled
+    def doubled(s, at, to, outputs, stride, dilation, kernel, span):
+        """Sums of `kernel` rows of `span` cells, `dilation` apart, by doubling in place."""
+        done, started = 1, False
+        reach = stride * (outputs - 1) + dilation * (kernel - 1) + 1
+        while done <= kernel:
+            if kernel & done:
+                offset = kernel - kernel % (2 * done)
+                for i in range(outputs):
+                    row = at + (stride * i + offset * dilation) * span
+                    across(s, row, 0, 1, to + i * span, span, started)
+                started = True
+            step = done * dilation
+            if 2 * done <= kernel:
+                double(s, at, (reach - step) * span, step * span)
+            done *= 2
+
+    @compiled
+    def across_axis(s, g, axis, at, low, n, first, last, to, span):
+        """Outputs first … last of an axis, from rows of `span` cells at positions low … low + n."""
+        apart()
+        e = AXES + axis * AXIS_WIDTH
+        if not doubles(g, axis):
+            for i in range(first, last):
+                w = g[e + 5] + WINDOW_WIDTH * i
+                if g[w + 4] == 0:
+                    clear(s, to + (i - first) * span, span)
+                else:
+                    row = at + (g[w] - low) * span
+                    across(s, row, g[w + 2] * span, g[w + 4], to + (i - first) * span, span, False)
+            return
+        stride, dilation, size = g[e + 7], g[e + 9], g[e + 10]
+        begin = stride * first + g[e + 8]
+        reach = stride * (last - first - 1) + dilation * (size - 1) + 1
+        for q in range(reach):
+            row = g[PADDED] + q * span
+            if low <= begin + q < low + n:
+                across(s, at + (begin + q - low) * span, 0, 1, row, span, False)
+            else:
+                clear(s, row, span)
+        doubled(s, g[PADDED], to, last - first, stride, dilation, size, span)
+
+    @compiled
+    def reduce_columns(x_at, y_at, z_at, scratch_at, g_at, room, first, last):
+        g, s = pointer(g_at, types.int64), pointer(scratch_at, work)
+        x, y = pointer(x_at, memory), pointer(y_at, kept)
+        rank, wide = g[RANK], max(1, g[LANES])
+        lane = g[LANES] > 0
+        e = AXES + (rank - 1) * AXIS_WIDTH
+        n, m, far, table = g[e], g[e + 1], g[e + 2], g[e + 5]
+        stride, origin, dilation, size = g[e + 7], g[e + 8], g[e + 9], g[e + 10]
+        row, left, counts = g[ROW], g[ROW] + g[LEFT], g[COUNTS]
+        big = doubles(g, rank - 1)
+        in_place = (dilation == 1) & (0 < size <= FOLDED_SUM)
+        in_place &= (stride == 1) | ((stride == 2) & (size > 1))
+        for j in range(m):
+            cells = counted(g, rank - 1, j)
+            cells = 1.0 if (cells == 0) | (g[DIVISOR] > 0) else cells
+            for c in range(wide):
+                s[counts + j * wide + c] = work(cells)
+        clear(s, row, g[ROW_SIZE])
+        lines = 1
+        for axis in range(1, rank - 1):
+            lines *= g[AXES + axis * AXIS_WIDTH]
+        row_cells = n * wide
+        in_row = (far == 1) & (not lane)
+        as_one = lane & (far == wide)  # positions of a row lie side by side, lanes and all
+        for unit in range(first, last):
+            item, tile = unit // g[TILES], unit % g[TILES]
+            base, target = item_offset(g, item, 0), item_offset(g, item, 1)
+            begin, end = tile * g[TILE], min(g[AXES + 1], (tile + 1) * g[TILE])
+            from_j, to_j, from_p, to_p = 0, m, 0, n
+            block = lines * row_cells
+            area = g[SECOND]
+            if rank == 1:
+                from_j, to_j = begin, end
+                begin, end = 0, 1
+            # The first axis, into the second area: a block for each of its outputs.
+            if rank == 1:
+                from_p, to_p = hull(g, 0, from_j, to_j)
+                if lane:
+                    for p in range(from_p, to_p):
+                        fetch(x, base + p * far, 1, s, area + (p - from_p) * wide, wide, zero)
+                else:
+                    fetch(x, base + from_p * far, far, s, left + from_p, to_p - from_p, zero)
+            elif doubles(g, 0):
+                low, high = hull(g, 0, begin, end)
+                for position in range(low, high):
+                    for line in range(lines):
+                        at = base + input_line(g, line, 0) + position * g[AXES + 2]
+                        to = ((position - low) * lines + line) * row_cells
+                        if lane:
+                            for p in range(n):
+                                fetch(x, at + p * far, 1, s, to + p * wide, wide, zero)
+                        else:
+                            fetch(x, at, far, s, to, n, zero)
+                across_axis(s, g, 0, 0, low, high - low, begin, end, area, block)
+            else:
+                for i in range(begin, end):
+                    w = g[AXES + 5] + WINDOW_WIDTH * i
+                    step, count = g[w + 2] * g[AXES + 2], g[w + 4]
+                    for line in range(lines):
+                        at = base + input_line(g, line, 0) + g[w] * g[AXES + 2]
+                        to = area + ((i - begin) * lines + line) * row_cells
+                        if count == 0:
+                            clear(s, to, row_cells)
+                        elif in_row | as_one:
+                            from_x(x, at, step, count, s, to, row_cells)
+                        elif lane:
+                            for p in range(n):
+                                from_x(x, at + p * far, step, count, s, to + p * wide, wide)
+                        else:
+                            fetch(x, at, far, s, to, n, zero)
+                            for t in range(1, count):
+                                fetch(x, at + t * step, far, s, row, n, zero)
+                                across(s, row, 0, 1, to, n, True)
+                            clear(s, row, n + width)
+            begin_j, end_j = to_j, to_j
+            if in_place:
+                begin_j, end_j = inside(from_j, to_j, n, stride, origin, size, width)
+            for i in range(begin, end):
+                # The axes between, block by block, from one area to the other.
+                here, there, other = area + (i - begin) * block, 0, g[THIRD]
+                before, span = 1, block
+                for axis in range(1, rank - 1):
+                    f = AXES + axis * AXIS_WIDTH
+                    span //= g[f]
+                    for line in range(before):
+                        at, to = here + line * g[f] * span, there + line * g[f + 1] * span
+                        across_axis(s, g, axis, at, 0, g[f], 0, g[f + 1], to, span)
+                    before *= g[f + 1]
+                    here, there, other = there, other, there
+                # The last axis, line by line.
+                for line in range(before):
+                    factor = 1.0
+                    if rank > 1:
+                        factor = counted(g, 0, i)
+                    rest = line
+                    for axis in range(rank - 2, 0, -1):
+                        f = AXES + axis * AXIS_WIDTH
+                        factor *= counted(g, axis, rest % g[f + 1])
+                        rest //= g[f + 1]
+                    factor = 1.0 if factor == 0 else factor
+                    if g[DIVISOR] > 0:
+                        factor = real(g[DIVISOR])
+                    at, to, outputs = here + line * row_cells, g[RESULT], to_j - from_j
+                    if (rank == 1) & (not lane):
+                        at = left
+                    if lane:
+                        cells = to_p - from_p
+                        across_axis(s, g, rank - 1, at, from_p, cells, from_j, to_j, to, wide)
+                    elif in_place:
+                        along_s(
+                            s,
+                            at,
+                            s,
+                            to,
+                            from_j,
+                            begin_j,
+                            end_j,
+                            to_j,
+                            stride,
+                            origin,
+                            size,
+                            g,
+                            table,
+                        )
+                    elif (size == 0) | ((stride >= size) & (size > 4)):
+                        along_table(s, at, g, table, to, from_j, to_j)
+                    else:
+                        if rank > 1:
+                            across(s, at, 0, 1, left, n, False)
+                        start = left + origin + stride * from_j
+                        if big:
+                            reach = stride * (outputs - 1) + dilation * (size - 1) + 1
+                            done, started = 1, False
+                            while done <= size:
+                                if size & done:
+                                    offset = (size - size % (2 * done)) * dilation
+                                    along(s, start + offset, to, outputs, stride, 1, 1, started)
+                                    started = True
+                                if 2 * done <= size:
+                                    double(s, start, reach - done * dilation, done * dilation)
+                                done *= 2
+                            clear(s, start, reach + width)
+                        else:
+                            along(s, start, to, outputs, stride, dilation, size, False)
+                    result = target + (line + i * before) * m * wide + from_j * wide
+                    emit(s, to, counts + from_j * wide, work(factor), y, result, outputs * wide)
+            if (rank == 1) & (not lane):
+                clear(s, left + from_p, to_p - from_p + width)
+
+    return reduce_columns
