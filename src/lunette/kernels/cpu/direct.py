@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numba import types
 
+from lunette.kernels.cpu import machine
 from lunette.kernels.cpu.elementary import elementary
 from lunette.kernels.cpu.halves import codec
 from lunette.kernels.cpu.machine import compiled, pointer, real
@@ -78,7 +79,7 @@ def list_rows(g, row, rows, room):
         for later in range(axis + 1, g[RANK] - 1):
             after *= g[AXES + later * AXIS_WIDTH + 1]
         window = g[entry + 5] + WINDOW_WIDTH * ((row // after) % g[entry + 1])
-        start, stop, step = g[window], g[window + 1], g[window + 2]
+        start, step = g[window], g[window + 2]
         counted *= real(g[window + 3])
         length = g[window + 4]
         for old in range(count - 1, -1, -1):  # from the back: each row makes room for its own
@@ -104,7 +105,7 @@ def value_kernel(dtype: str, kind: int, indices: bool) -> Any:
     memory, work, result, load, store, _ = codec(dtype, kind != MAX)
     exponential, logarithm = elementary(work)
 
-    @compiled
+    @machine.kernel
     def values(x_at, y_at, z_at, scratch_at, g_at, room, first, last):
         g, rows = pointer(g_at, types.int64), pointer(scratch_at, types.int64)
         x, y, z = pointer(x_at, memory), pointer(y_at, result), pointer(z_at, types.int64)
@@ -168,7 +169,7 @@ def derivative_kernel(dtype: str, kind: int, ties: str) -> Any:
     first_only, split = ties == "first", ties == "split"
     exponential, _ = elementary(work)
 
-    @compiled
+    @machine.kernel
     def derivatives(x_at, y_at, dx_at, scratch_at, g_at, room, first, last):
         g, rows = pointer(g_at, types.int64), pointer(scratch_at, types.int64)
         x, y, dx = pointer(x_at, memory), pointer(y_at, memory), pointer(dx_at, memory)
@@ -252,7 +253,7 @@ def gradient_kernel(dtype: str, kind: int, ties: str) -> Any:
     first_only, split = ties == "first", ties == "split"
     exponential, _ = elementary(work)
 
-    @compiled
+    @machine.kernel
     def gradients(x_at, gy_at, gx_at, scratch_at, g_at, room, first, last):
         g, rows = pointer(g_at, types.int64), pointer(scratch_at, types.int64)
         sums = pointer(scratch_at + 24 * room, work)

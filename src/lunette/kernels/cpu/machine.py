@@ -12,20 +12,28 @@ import numba
 from numba import types
 from numba.extending import intrinsic
 
-__all__ = ["apart", "bits", "compiled", "fma", "pointer", "real"]
+__all__ = ["apart", "bits", "compiled", "fma", "kernel", "pointer", "real"]
+
+
+OPTIONS = {"nogil": True, "error_model": "numpy", "boundscheck": False}
 
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that kernels call: compiled as part of them, not callable from Python."""
+    wrappers = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    return numba.njit(**OPTIONS, **wrappers)(function)  # type: ignore[no-any-return]
+
+
+def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile on first call, without the interpreter lock, and keep the code on disk.
 
     Where no directory can be written (a read-only installation without NUMBA_CACHE_DIR or a home)
     the code is compiled anew in each process.
     """
-    options = {"nogil": True, "error_model": "numpy", "boundscheck": False}
     try:
-        dispatcher = numba.njit(cache=True, **options)(function)
+        dispatcher = numba.njit(cache=True, **OPTIONS)(function)
     except RuntimeError:
-        return numba.njit(**options)(function)  # type: ignore[no-any-return]
+        return numba.njit(**OPTIONS)(function)  # type: ignore[no-any-return]
     _stamp(dispatcher)
     _name_by_content(dispatcher)
     return dispatcher  # type: ignore[no-any-return]
@@ -33,7 +41,7 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _stamp(dispatcher: Any) -> None:
     """Make a cached kernel depend on every kernel source, for kernels are inlined in each other."""
-    file = getattr(dispatcher._cache, "_cache_file", None)
+    file: Any = getattr(dispatcher._cache, "_cache_file", None)
     if hasattr(file, "_source_stamp"):
         file._source_stamp = (file._source_stamp, _sources())
 

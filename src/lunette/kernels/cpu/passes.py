@@ -239,8 +239,8 @@ def along_input(codec: Codec, operation: str) -> Any:
                 j = end - width
                 store(s, to + j - first, three(x, at + j + origin))
         else:
-            for j in range(begin, end, width):
-                j = min(j, end - width)
+            for block in range(begin, end, width):
+                j = min(block, end - width)
                 store(s, to + j - first, general(x, at + stride * j + origin, stride, kernel))
         for edge in range((begin - first) + (last - end)):
             j = first + edge if first + edge < begin else edge - (begin - first) + end
@@ -267,8 +267,8 @@ def divided(codec: Codec) -> Any:
         apart()
         nothing, lead = spread(zero), spread(factor)
         for c in range(0, size, width):
-            total = add_lanes(load(s, at + c), nothing)  # a sum starts from +0: it is never −0
-            value = divide(total, multiply(lead, load(s, counts + c)))
+            value = divide(load(s, at + c), multiply(lead, load(s, counts + c)))
+            value = add_lanes(value, nothing)  # a sum starts from +0: it is never −0
             if size - c >= width:
                 store(y, to + c, value)
             else:

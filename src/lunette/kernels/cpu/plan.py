@@ -25,10 +25,11 @@ Shape = Strides = tuple[int, ...]
 BATCH_RANK, RANK, OUTPUT_ROWS, COUNT_PADDING, DIVISOR, BETA, SLABS, SLABS_AT = range(8)
 LANES, TILE, TILES, SECOND, ROW, ROW_SIZE, LEFT, FOLD = range(8, 16)
 COUNTS, RESULT, THIRD, PADDED = range(16, 20)
-AXES = 20
+SPREAD_SECOND, SPREAD_ROW, SPREAD_LEFT, SPREAD_COUNTS, LANE_STEP = range(20, 25)
+AXES = 25
 """Entries of pooled axes: length, outputs, stride in arrays 0, 1 and 2, windows, flat stride, and
-of regular axes the windows' stride, origin, dilation and kernel (0: not regular)."""
-AXIS_WIDTH = 11
+of regular axes the windows' stride, origin, dilation and kernel (0: not regular), then readers."""
+AXIS_WIDTH = 12
 BATCH = AXES + 64 * AXIS_WIDTH
 """Entries of batch axes: length, stride in arrays 0, 1 and 2. NumPy has at most 64 axes."""
 BATCH_WIDTH = 4
@@ -74,8 +75,14 @@ class Plan:
             steps = (s[first + i] for s in strides)
             flat = prod(pooled[i + 1 :])
             entry = (pooled[i], outputs[i], *steps, place, flat, *_regular(region, pooled[i]))
-            header[AXES + i * AXIS_WIDTH :][:AXIS_WIDTH] = entry
+            header[AXES + i * AXIS_WIDTH :][: len(entry)] = entry
             place += WINDOW_WIDTH * outputs[i]
+        readers = [_readers(w, n) for w, n in zip(windows, pooled, strict=True)]
+        self.has_readers = all(r is not None for r in readers)
+        kept_readers = readers if self.has_readers else []
+        for i, table in enumerate(kept_readers):
+            header[AXES + i * AXIS_WIDTH + 11] = place
+            place += table.size
         slabs = _slabs(op.regions[0], pooled)
         header[SLABS], header[SLABS_AT] = len(slabs), place
         header[OUTPUT_ROWS] = prod(outputs[:-1])
@@ -98,7 +105,23 @@ class Plan:
         self.longest = [int(r.max(initial=0)) for r in reads]
         self.has_winners = not self.empty and prod(pooled) < 1 << 31
         self.tiled(header, pooled, outputs, windows[0])
-        self.table = np.concatenate([header, *(w.ravel() for w in windows), slabs.ravel()])
+        tables = [*windows, *kept_readers, slabs]
+        self.table = np.concatenate([header, *(t.ravel() for t in tables)])
+        # For the gradient of a mean: a slab's outputs spread over its positions, twice, and a row.
+        longest = [max(n, m) for n, m in zip(pooled, outputs, strict=True)]
+        wide = max(1, int(header[LANES]))
+        most = int((slabs[:, 3] - slabs[:, 2]).max(initial=1))
+        thick = int((slabs[:, 1] - slabs[:, 0]).max(initial=1))
+        self.spread_area = max(most, thick) * prod(longest[1:]) * wide + SLACK
+        last = header[AXES + (rank - 1) * AXIS_WIDTH :]
+        pad = int(last[10]) + abs(int(last[8])) + SLACK
+        self.spread_row = (longest[-1] + 2 * pad) * wide + SLACK
+        header = self.table[:WINDOWS]
+        header[SPREAD_SECOND], header[SPREAD_ROW] = self.spread_area, 2 * self.spread_area
+        header[SPREAD_LEFT] = pad
+        header[SPREAD_COUNTS] = 2 * self.spread_area + self.spread_row
+        self.spread_cells = int(header[SPREAD_COUNTS]) + outputs[-1] * wide + SLACK
+        header[LANE_STEP] = strides[1][lane] if lane >= 0 else 0
         self.at: int = self.table.__array_interface__["data"][0]
 
     def tiled(self, header: Any, pooled: Shape, outputs: list[int], windows: Any) -> None:
@@ -159,6 +182,27 @@ def _table(region: Region, n: int, m: int) -> Any:
     table[:, 3] = counted.view(np.int64)
     table[:, 4] = (table[:, 1] - table[:, 0] + table[:, 2] - 1) // table[:, 2]
     return table
+
+
+def _readers(table: Any, n: int) -> Any:
+    """The outputs that read each position, as a table of windows on the outputs; None where they
+    are not neighbours."""
+    full = np.flatnonzero(table[:, 4] > 0)
+    readers = np.zeros((n, WINDOW_WIDTH), np.int64)
+    readers[:, 2] = 1
+    if not len(full):
+        return readers
+    first = int(full[0])
+    starts, stops = table[full, 0], table[full, 1]
+    apart = (table[full, 4] > 1) & (table[full, 2] > 1)
+    ordered = (np.diff(starts) >= 0).all() and (np.diff(stops) >= 0).all()
+    if apart.any() or not ordered or len(full) != full[-1] + 1 - first:
+        return None
+    positions = np.arange(n)
+    readers[:, 0] = first + np.searchsorted(stops, positions, "right")
+    readers[:, 1] = first + np.searchsorted(starts, positions, "right")
+    readers[:, 4] = readers[:, 1] - readers[:, 0]
+    return readers
 
 
 def _real(n: int | None) -> float:

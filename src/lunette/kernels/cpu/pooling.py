@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from lunette.kernels import threads
-from lunette.kernels.cpu import column_first, direct, row_first, winners
+from lunette.kernels.cpu import column_first, direct, row_first, spread, winners
 from lunette.kernels.cpu.plan import Plan, lane_axis, memory_order
 from lunette.ops.base import is_float
 from lunette.ops.pooling import Pooling
@@ -170,6 +170,13 @@ def _derivative(op: Pooling, shape: Shape, strides: Shape, tangent: Shape, dtype
 def _gradient(op: Pooling, shape: Shape, strides: Shape, grad: Shape, dtype: Any) -> _Call:
     kind, ties = _kind(op.reduction), getattr(op.reduction, "ties", "")
     steps, grad_steps = _elements(strides, dtype), _elements(grad, dtype)
+    if kind == direct.MEAN:
+        lane = lane_axis(shape, steps, op.rank)
+        plan = Plan(op, shape, (steps, grad_steps, _result_steps(shape, lane)), lane)
+        if plan.has_readers:
+            kernel = spread.kernel(dtype.name)
+            units, scratch = plan.items * plan.slabs, 8 * plan.spread_cells
+            return _Call(kernel, plan, shape, dtype, lane, units, scratch)
     plan = Plan(op, shape, (steps, grad_steps, _result_steps(shape, -1)))
     if ties == "first" and plan.has_winners:
         return _winners(plan, "vjp", shape, dtype, plan.items * plan.slabs)

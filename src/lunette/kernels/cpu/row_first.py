@@ -16,6 +16,7 @@ from typing import Any
 
 from numba import types
 
+from lunette.kernels.cpu import machine
 from lunette.kernels.cpu.direct import item_offset
 from lunette.kernels.cpu.halves import codec
 from lunette.kernels.cpu.lanes import lanes
@@ -109,7 +110,7 @@ def kernel(dtype: str) -> Any:
                 double(s, at, (n - step) * span, step * span)
             done *= 2
 
-    @compiled
+    @machine.kernel
     def reduce_rows(x_at, y_at, z_at, scratch_at, g_at, room, first, last):
         g, s = pointer(g_at, types.int64), pointer(scratch_at, work)
         x, y = pointer(x_at, memory), pointer(y_at, memory)

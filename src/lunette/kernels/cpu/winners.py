@@ -15,6 +15,7 @@ from typing import Any
 
 from numba import types
 
+from lunette.kernels.cpu import machine
 from lunette.kernels.cpu.direct import item_offset, takes
 from lunette.kernels.cpu.halves import codec
 from lunette.kernels.cpu.lanes import lanes
@@ -133,7 +134,7 @@ def kernel(dtype: str, verb: str) -> Any:
             flat %= g[e + 6]
         return offset
 
-    @compiled
+    @machine.kernel
     def win(x_at, y_at, z_at, scratch_at, g_at, cells, first, last):
         g, s = pointer(g_at, types.int64), pointer(scratch_at, work)
         q = pointer(scratch_at + 8 * cells, mark)
