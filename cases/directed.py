@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 import lunette as ln
 from cases import elementary, values
 from cases.agreement import bounded_errors, differing_bits, direction, max_disagreements, pool, run
@@ -106,6 +108,18 @@ def _parts() -> list[str]:
     return [difference for difference in found if difference]
 
 
+def _far_apart() -> list[str]:
+    """Cells so far apart that any other pivot overflows."""
+    op = pool((Sliding(3, 1, 1),), SmoothMax(-2.0, count_include_pad=False))
+    ratio = bounded_errors(op, "forward", np.linspace(-300, 300, 9, dtype=np.float32))
+    return [f"{op!r}: error/bound {ratio}"] if not ratio <= 1 else []
+
+
+def _half_tangents() -> list[str]:
+    """Sums of tied tangents, which round once to a half type."""
+    return _max(PAIRS[:2], "float16", ("all",), ("jvp",))
+
+
 def _elementary(name: str) -> list[str]:
     error, where = elementary.worst_error(name, elementary.arguments(name, 500))
     return [f"{name}({where}) is {error} units off"] if not error <= 1.5 else []
@@ -139,6 +153,8 @@ CHECKS: dict[str, Callable[[], list[str]]] = {
     "smooth float64": lambda: _bounded(PAIRS[:2], "float64", SMOOTHS, "forward"),
     "smooth jvp": lambda: _bounded(PAIRS, "float32", SMOOTHS, "jvp"),
     "smooth vjp": lambda: _bounded(PAIRS, "float32", SMOOTHS, "vjp"),
+    "smooth far apart": _far_apart,
+    "float16 tangents": _half_tangents,
     "exp32": lambda: _elementary("exp32"),
     "log32": lambda: _elementary("log32"),
     "exp64": lambda: _elementary("exp64"),

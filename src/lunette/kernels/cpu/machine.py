@@ -35,6 +35,7 @@ def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
     except RuntimeError:
         return numba.njit(**OPTIONS)(function)  # type: ignore[no-any-return]
     _stamp(dispatcher)
+    _name_by_content(dispatcher)
     return dispatcher  # type: ignore[no-any-return]
 
 
@@ -43,6 +44,34 @@ def _stamp(dispatcher: Any) -> None:
     file: Any = getattr(dispatcher._cache, "_cache_file", None)
     if hasattr(file, "_source_stamp"):
         file._source_stamp = (file._source_stamp, _sources())
+
+
+def _name_by_content(dispatcher: Any) -> None:
+    """Find a kernel on disk by what it closes over, not by Numba's names for this process's objects.
+
+    Numba looks a closure up by its pickled cells. Pickled functions and intrinsics carry an
+    identity that is drawn anew in each process, so a closure over them would never be found.
+    """
+    function = dispatcher.py_func
+    if function.__closure__ is None or not hasattr(dispatcher._cache, "_index_key"):
+        return
+
+    def key(signature: Any, codegen: Any) -> Any:
+        content = hashlib.sha256(repr(_content(function)).encode()).hexdigest()
+        return signature, codegen.magic_tuple(), content
+
+    dispatcher._cache._index_key = key
+
+
+def _content(value: Any) -> Any:
+    """A value that a closure holds, as something whose repr is the same in every process."""
+    function = getattr(value, "py_func", None) or getattr(value, "_defn", value)
+    if hasattr(function, "__code__"):
+        cells = tuple(_content(cell.cell_contents) for cell in function.__closure__ or ())
+        return function.__module__, function.__qualname__, cells
+    if isinstance(value, (tuple, list)):
+        return tuple(_content(item) for item in value)
+    return value
 
 
 @cache
