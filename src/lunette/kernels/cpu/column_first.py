@@ -79,7 +79,7 @@ def kernel(dtype: str) -> Any:
     outer = codec(dtype, True)
     memory, work, kept = outer.memory, outer.work, outer.kept
     inner = outer.scratch
-    zero, width = work(0), lanes(work, work, "").count
+    zero, width = work(0), lanes(work, work, "").width
     fetch, _ = moves(outer)
     from_x = across_between(outer, inner, "add")
     along_s = along_input(inner, "add")
@@ -246,6 +246,8 @@ def kernel(dtype: str) -> Any:
                         along_s(
                             s,
                             at,
+                            0,
+                            1,
                             s,
                             to,
                             from_j,
