@@ -19,7 +19,7 @@ OTHERS = [
     (with_reduction(PLACES[at][0], reduction), PLACES[at][1], *LOOKS[(i + j) % 6])
     for i, at in enumerate(FEW)
     for j, reduction in enumerate(REDUCTIONS)
-    if (i + j) % 2 == 0
+    if (i + j) % 3 == 0
 ]
 WHOLE = [
     (ln.GlobalMaxPool(2), (2, 3, 5), "float32", "ties", "first"),
