@@ -21,7 +21,15 @@ OPTIONS = {"nogil": True, "error_model": "numpy", "boundscheck": False}
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function that kernels call: compiled as part of them, not callable from Python."""
     wrappers = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-    return numba.njit(**OPTIONS, **wrappers)(function)  # type: ignore[no-any-return]
+    dispatcher = numba.njit(**OPTIONS, **wrappers)(function)
+    template = dispatcher.get_call_template
+
+    def of_types(arguments: Any, keywords: Any) -> Any:
+        # A constant argument has a type of its own; one version for all integers is enough.
+        return template(tuple(map(types.unliteral, arguments)), keywords)
+
+    dispatcher.get_call_template = of_types
+    return dispatcher  # type: ignore[no-any-return]
 
 
 def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
