@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
-from itertools import product
+from itertools import pairwise, product
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -38,9 +38,8 @@ def volume(depth: int) -> Any:
     y, x = np.mgrid[:1024, :1024]
     plane = 100 + 60 * np.sin(x / 37) * np.cos(y / 53)
     noise = rng.integers(0, 8, (1024, 1024))
-    return np.stack(
-        [np.roll(plane, 3 * z, 1) + np.roll(noise, 7 * z, 0) for z in range(depth)]
-    ).astype(np.uint8)
+    planes = (np.roll(plane, 3 * z, 1) + np.roll(noise, 7 * z, 0) for z in range(depth))
+    return np.stack([p.astype(np.uint8) for p in planes])
 
 
 # -- in memory --
@@ -169,7 +168,7 @@ def simulate(length: int = 46416, chunk: int = 512) -> dict[str, float]:
     read = 1
     for region, chunks in zip(op.regions, y.chunks, strict=True):
         edges = np.cumsum((0, *chunks)).tolist()
-        slabs = [region.slab(length, a, b) for a, b in zip(edges, edges[1:], strict=False)]
+        slabs = [region.slab(length, a, b) for a, b in pairwise(edges)]
         read *= sum(hi - lo for lo, hi in slabs)
     tasks = y.dask.layers[y.name]
     middle = tasks[(y.name, *(n // 2 for n in y.numblocks))]
