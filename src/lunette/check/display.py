@@ -135,7 +135,9 @@ def show_targets(console: Console) -> None:
         versions = ", ".join(f"{k} {v}" for k, v in target.versions().items())
         state = Text(f"{name:15}", "bold")
         there = target.installed()
-        state.append(versions if there else "not installed", "green" if there else "dim")
+        state.append(
+            f"installed: {versions}" if there else "not installed", "green" if there else "dim"
+        )
         console.print(state)
         console.print(f"    {target.about}", highlight=False)
         console.print(f"    verbs: {', '.join(target.verbs)}", style="dim", highlight=False)

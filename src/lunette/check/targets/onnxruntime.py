@@ -50,4 +50,4 @@ def flat_in_image(call: Call) -> str:
         return ""
     if 0 in call.x.shape:
         raise NotOffered("indices of nothing")
-    return "\ny = y % np.prod(x.shape[2:])  # positions within an image"
+    return "\ny = np.where(y < 0, y, y % np.prod(x.shape[2:]))  # positions within an image"
