@@ -79,6 +79,7 @@ TORCH_MODULES = [
     (nn.MaxPool1d(3, 2, padding=1), 1),
     (nn.MaxPool1d(2, dilation=2), 1),
     (nn.MaxPool2d((3, 2), (1, 2), return_indices=True), 2),
+    (nn.MaxPool2d(3, 2, ceil_mode=True), 2),
     (nn.MaxPool3d(2, 1, 1, ceil_mode=True), 3),
     (nn.AvgPool1d(3, 2, 1, ceil_mode=True), 1),
     (nn.AvgPool2d(3, 2, 1, ceil_mode=True), 2),

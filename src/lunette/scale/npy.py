@@ -57,9 +57,7 @@ def write(path: str, ranges: Ranges, block: Array) -> None:
         mapped[inside] = block[place]
 
 
-def _bands(
-    path: str, found: Header, ranges: Ranges, mode: Any
-) -> Iterator[tuple[Any, Array, Any]]:
+def _bands(path: str, found: Header, ranges: Ranges, mode: Any) -> Iterator[tuple[Any, Array, Any]]:
     """(place in the block, mapped cells, place in them): steps of one axis, for each index before it."""
     shape = found.shape[::-1] if found.fortran else found.shape
     size = found.dtype.itemsize

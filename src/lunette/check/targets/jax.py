@@ -23,7 +23,7 @@ class Jax(Target):
     layouts = ("contiguous",)
     cases = 250
     seconds = 30.0
-    environment = {"JAX_PLATFORMS": "cpu", "JAX_ENABLE_X64": "1"}  # noqa: RUF012
+    environment = {"JAX_PLATFORMS": "cpu"}  # noqa: RUF012
     unsupported = ("not supported", "does not accept dtype")
     policies = {  # noqa: RUF012
         "empty window": "lax.reduce_window: a window of padding alone is init_value",
@@ -39,7 +39,10 @@ class Jax(Target):
     }
 
     def program(self, call: Call) -> Program:
-        setup = "import jax\nimport jax.numpy as jnp\nfrom jax import lax"
+        setup = (
+            "import jax\nimport jax.numpy as jnp\nfrom jax import lax\n"
+            "jax.config.update('jax_enable_x64', True)"
+        )
         operands = [n for n in ("x", "weight", "bias") if n in call.arrays()]
         names = ", ".join(operands)
         expression = self.expression(call)

@@ -79,7 +79,7 @@ def kernel(dtype: str) -> Any:
     outer = codec(dtype, True)
     memory, work, kept = outer.memory, outer.work, outer.kept
     inner = outer.scratch
-    zero, width = work(0), lanes(work, work, "").count
+    zero, width = work(0), lanes(work, work, "").width
     fetch, _ = moves(outer)
     from_x = across_between(outer, inner, "add")
     along_s = along_input(inner, "add")
@@ -211,6 +211,25 @@ def kernel(dtype: str) -> Any:
             begin_j, end_j = to_j, to_j
             if in_place:
                 begin_j, end_j = inside(from_j, to_j, n, stride, origin, size, width)
+            together = in_place & (rank == 2) & (not lane)
+            if together:
+                along_s(
+                    s,
+                    area,
+                    row_cells,
+                    end - begin,
+                    s,
+                    0,
+                    from_j,
+                    begin_j,
+                    end_j,
+                    to_j,
+                    stride,
+                    origin,
+                    size,
+                    g,
+                    table,
+                )
             for i in range(begin, end):
                 # The axes between, block by block, from one area to the other.
                 here, there, other = area + (i - begin) * block, 0, g[THIRD]
@@ -239,13 +258,17 @@ def kernel(dtype: str) -> Any:
                     at, to, outputs = here + line * row_cells, g[RESULT], to_j - from_j
                     if (rank == 1) & (not lane):
                         at = left
-                    if lane:
+                    if together:
+                        to = (i - begin) * outputs
+                    elif lane:
                         cells = to_p - from_p
                         across_axis(s, g, rank - 1, at, from_p, cells, from_j, to_j, to, wide)
                     elif in_place:
                         along_s(
                             s,
                             at,
+                            0,
+                            1,
                             s,
                             to,
                             from_j,

@@ -51,7 +51,7 @@ class Lanes(NamedTuple):
     `i, i + step, …`; `evens` and `odds` unzip two vectors, `zip_low` and `zip_high` join them.
     """
 
-    count: int
+    width: int
     load: Any
     load_part: Any
     load_step: Any

@@ -78,7 +78,7 @@ def moves(codec: Codec) -> Moves:
     from_x = lanes(codec.memory, codec.work, codec.half)
     to_y = lanes(codec.kept, codec.work, codec.half)
     here = lanes(codec.work, codec.work, "")
-    width = here.count
+    width = here.width
     load, load_part, load_step = from_x.load, from_x.load_part, from_x.load_step
     store_y, store_y_part = to_y.store, to_y.store_part
     load_s, store_s = here.load, here.store
@@ -116,7 +116,7 @@ def across_between(source: Codec, target: Codec, operation: str) -> Any:
     """`across` from rows of one array to rows of another: x to scratch, or scratch to y."""
     inputs = lanes(source.memory, source.work, source.half)
     outputs = lanes(target.kept, target.work, target.half)
-    width, load, load_part = inputs.count, inputs.load, inputs.load_part
+    width, load, load_part = inputs.width, inputs.load, inputs.load_part
     store, store_part, join = outputs.store, outputs.store_part, getattr(inputs, operation)
     zero = source.work(0)
 
@@ -176,7 +176,7 @@ def inside(first, last, n, stride, origin, kernel, least):
 def along_input(codec: Codec, operation: str) -> Any:
     """`along` that reads rows of the input in place, for windows of stride 1 or 2."""
     from_x, here = lanes(codec.memory, codec.work, codec.half), lanes(codec.work, codec.work, "")
-    width, load, store = here.count, from_x.load, here.store
+    width, load, store = here.width, from_x.load, here.store
     evens, odds, join = here.evens, here.odds, getattr(here, operation)
     join_two = add if operation == "add" else larger
     summing, zero, read = operation == "add", codec.work(0), codec.load
@@ -213,42 +213,44 @@ def along_input(codec: Codec, operation: str) -> Any:
         return best
 
     @compiled
-    def along(x, at, s, to, first, begin, end, last, stride, origin, kernel, g, table):
+    def along(x, at, pitch, rows, s, to, first, begin, end, last, stride, origin, kernel, g, table):
         """s[to + j − first] = the fold of window j: stride·j + origin + t, t < kernel.
 
-        Outputs begin … end, whose windows lie in the row, go side by side; the others one by one.
+        So for each of `rows`, which begin `pitch` apart in x and follow each other in s. Outputs
+        begin … end, whose windows lie in the row, go side by side; the others one by one.
         """
         apart()
-        whole = end - (end - begin) % width
-        if (stride == 2) & (kernel == 3):
-            for j in range(begin, whole, width):
-                store(s, to + j - first, three_by_two(x, at + 2 * j + origin))
-            if whole < end:
-                j = end - width
-                store(s, to + j - first, three_by_two(x, at + 2 * j + origin))
-        elif (stride == 2) & (kernel == 2):
-            for j in range(begin, whole, width):
-                store(s, to + j - first, two_by_two(x, at + 2 * j + origin))
-            if whole < end:
-                j = end - width
-                store(s, to + j - first, two_by_two(x, at + 2 * j + origin))
-        elif (stride == 1) & (kernel == 3):
-            for j in range(begin, whole, width):
-                store(s, to + j - first, three(x, at + j + origin))
-            if whole < end:
-                j = end - width
-                store(s, to + j - first, three(x, at + j + origin))
-        else:
-            for block in range(begin, end, width):
-                j = min(block, end - width)
-                store(s, to + j - first, general(x, at + stride * j + origin, stride, kernel))
+        whole, tail = end - (end - begin) % width, end - width
+        outputs = last - first
+        for r in range(rows):
+            p, q = at + r * pitch + origin, to + r * outputs - first
+            if (stride == 2) & (kernel == 3):
+                for j in range(begin, whole, width):
+                    store(s, q + j, three_by_two(x, p + 2 * j))
+                if whole < end:
+                    store(s, q + tail, three_by_two(x, p + 2 * tail))
+            elif (stride == 2) & (kernel == 2):
+                for j in range(begin, whole, width):
+                    store(s, q + j, two_by_two(x, p + 2 * j))
+                if whole < end:
+                    store(s, q + tail, two_by_two(x, p + 2 * tail))
+            elif (stride == 1) & (kernel == 3):
+                for j in range(begin, whole, width):
+                    store(s, q + j, three(x, p + j))
+                if whole < end:
+                    store(s, q + tail, three(x, p + tail))
+            else:
+                for block in range(begin, end, width):
+                    j = min(block, tail)
+                    store(s, q + j, general(x, p + stride * j, stride, kernel))
         for edge in range((begin - first) + (last - end)):
             j = first + edge if first + edge < begin else edge - (begin - first) + end
-            window = table + WINDOW_WIDTH * j
-            value = zero if summing else read(x[at + g[window]])
-            for p in range(g[window] + (not summing), g[window + 1]):
-                value = join_two(value, read(x[at + p]))
-            s[to + j - first] = value
+            start, stop = g[table + WINDOW_WIDTH * j], g[table + WINDOW_WIDTH * j + 1]
+            for r in range(rows):
+                value = zero if summing else read(x[at + r * pitch + start])
+                for p in range(start + (not summing), stop):
+                    value = join_two(value, read(x[at + r * pitch + p]))
+                s[to + r * outputs + j - first] = value
 
     return along
 
@@ -257,7 +259,7 @@ def along_input(codec: Codec, operation: str) -> Any:
 def divided(codec: Codec) -> Any:
     """Emit for a mean: sums over the cells that count."""
     here, to_y = lanes(codec.work, codec.work, ""), lanes(codec.kept, codec.work, codec.half)
-    width, load, spread = here.count, here.load, here.spread
+    width, load, spread = here.width, here.load, here.spread
     add_lanes, multiply, divide = here.add, here.multiply, here.divide
     store, store_part, zero = to_y.store, to_y.store_part, codec.work(0)
 
@@ -281,7 +283,7 @@ def divided(codec: Codec) -> Any:
 def passes(work: Any, operation: str) -> Passes:
     """The passes of `larger` or `add`."""
     here = lanes(work, work, "")
-    width, load, load_step, store = here.count, here.load, here.load_step, here.store
+    width, load, load_step, store = here.width, here.load, here.load_step, here.store
     evens, odds, join = here.evens, here.odds, getattr(here, operation)
     join_two = add if operation == "add" else larger
     summing, zero = operation == "add", work(0)

@@ -19,7 +19,8 @@ from lunette.regions import Adaptive, Global, Part, Region, Sliding
 
 __all__ = ["Plan", "lane_axis", "memory_order"]
 
-Shape = Strides = tuple[int, ...]
+Shape = tuple[int, ...]
+Strides = tuple[int, ...]
 
 # The header.
 BATCH_RANK, RANK, OUTPUT_ROWS, COUNT_PADDING, DIVISOR, BETA, SLABS, SLABS_AT = range(8)

@@ -76,7 +76,7 @@ def kernel(dtype: str) -> Any:
     """The kernel for a dtype; every axis may be regular or not, but no window may be empty."""
     outer = codec(dtype, False)
     memory, work = outer.memory, outer.work
-    fill, width = least(work), lanes(work, work, "").count
+    fill, width = least(work), lanes(work, work, "").width
     fetch, emit = moves(outer)
     from_x = across_between(outer, outer.scratch, "larger")
     to_y = across_between(outer.scratch, outer, "larger")
@@ -119,7 +119,7 @@ def kernel(dtype: str) -> Any:
         n, m, far, table = g[e], g[e + 1], g[e + 2], g[e + 5]
         stride, origin, dilation, size = g[e + 7], g[e + 8], g[e + 9], g[e + 10]
         row, left = g[ROW], g[ROW] + g[LEFT]
-        in_place = (far == 1) & (dilation == 1) & (size <= g[FOLD])
+        in_place = (wide == 0) & (far == 1) & (dilation == 1) & (size <= g[FOLD])
         in_place &= (stride == 1) | ((stride == 2) & (size > 1))
         if not in_place:
             for c in range(g[ROW_SIZE]):
@@ -140,7 +140,41 @@ def kernel(dtype: str) -> Any:
             begin_j = end_j = to_j
             if in_place:
                 begin_j, end_j = inside(from_j, to_j, n, stride, origin, size, width)
-            for position in range(low, high):
+            if in_place:
+                # Rows that lie evenly in memory go together: those of the axis before the last.
+                rows, pitch, sets = 1, 0, 1
+                if rank == 2:
+                    rows, pitch = high - low, g[AXES + 2]
+                elif rank > 2:
+                    rows, pitch = g[e - AXIS_WIDTH], g[e - AXIS_WIDTH + 2]
+                    sets = (high - low) * (lines // rows)
+                for number in range(sets):
+                    at = base
+                    if rank == 2:
+                        at += low * pitch
+                    elif rank > 2:
+                        position = number // (lines // rows)
+                        at += (low + position) * g[AXES + 2]
+                        at += input_line(g, (number - position * (lines // rows)) * rows, 0)
+                    along_x(
+                        x,
+                        at,
+                        pitch,
+                        rows,
+                        s,
+                        place,
+                        from_j,
+                        begin_j,
+                        end_j,
+                        to_j,
+                        stride,
+                        origin,
+                        size,
+                        g,
+                        table,
+                    )
+                    place += rows * outputs
+            for position in range(low, low if in_place else high):
                 for line in range(lines):
                     at = base + input_line(g, line, 0)
                     if rank > 1:
@@ -160,24 +194,6 @@ def kernel(dtype: str) -> Any:
                             axis = rank - 1
                             across_axis(s, g, axis, row, from_p, count, from_j, to_j, place, wide)
                         place += outputs * wide
-                        continue
-                    if in_place:
-                        along_x(
-                            x,
-                            at,
-                            s,
-                            place,
-                            from_j,
-                            begin_j,
-                            end_j,
-                            to_j,
-                            stride,
-                            origin,
-                            size,
-                            g,
-                            table,
-                        )
-                        place += outputs
                         continue
                     fetch(x, at + from_p * far, far, s, left + from_p, to_p - from_p, fill)
                     start = left + origin + stride * from_j

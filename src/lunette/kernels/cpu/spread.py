@@ -50,7 +50,7 @@ def kernel(dtype: str) -> Any:
     zero = work(0)
     here_lanes = lanes(work, work, "")
     width, load, store, store_part = (
-        here_lanes.count,
+        here_lanes.width,
         here_lanes.load,
         here_lanes.store,
         here_lanes.store_part,

@@ -51,7 +51,7 @@ def kernel(dtype: str, verb: str) -> Any:
     narrow = work.bitwidth < 32  # few marks fit beside bytes: such values are reduced one by one
     fetch, emit = moves(outer)
     values = lanes(work, work, "")
-    width, load, load_step, store = values.count, values.load, values.load_step, values.store
+    width, load, load_step, store = values.width, values.load, values.load_step, values.store
     evens = values.evens
     larger, larger_from = values.larger, values.larger_from
     marks = lanes(mark, mark, "")
