@@ -36,9 +36,14 @@ def verbs_of(op, dtype):
     return ["forward", *indices, *(["jvp", "vjp"] * (dtype in values.FLOATS))]
 
 
+@pytest.mark.parametrize(
+    "dtypes",
+    [("float32",), pytest.param(("float16", "float64", "uint8"), marks=pytest.mark.full)],
+    ids=" ".join,
+)
 @pytest.mark.parametrize("op", OPS, ids=repr)
-def test_any_memory_layout_gives_the_same_bits(backend, op):
-    for dtype in ("float32", "float16", "float64", "uint8"):
+def test_any_memory_layout_gives_the_same_bits(backend, op, dtypes):
+    for dtype in dtypes:
         x = values.filled("random", SHAPE, dtype)
         for verb in verbs_of(op, dtype):
             shape = op.out_shape(SHAPE) if verb == "vjp" else SHAPE
@@ -88,7 +93,7 @@ def test_zero_length_batches(backend, op):
 
 
 def check_empty(backend, op, shape):
-    for dtype in ("float32", "int16"):
+    for dtype in ("float32",):
         x = np.zeros(shape, dtype)
         for verb in verbs_of(op, dtype):
             out = op.out_shape(shape) if verb == "vjp" else shape

@@ -1,6 +1,7 @@
 """Beyond the tables: ops, shapes and values that Hypothesis makes up."""
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -55,17 +56,39 @@ def arrays(draw, lengths, dtypes, kinds=None):
 @settings(RELAXED, max_examples=150)
 @given(data=st.data())
 def test_max(backend, data):
+    check_max(backend, data, ("float32",))
+
+
+@pytest.mark.full
+@settings(RELAXED, max_examples=1500)
+@given(data=st.data())
+def test_max_of_every_dtype(backend, data):
+    check_max(backend, data, values.DTYPES)
+
+
+def check_max(backend, data, dtypes):
     lengths, regions = data.draw(geometries(24, 12, 2) | geometries(6, 4, 4))
-    x = data.draw(arrays(lengths, values.DTYPES))
+    x = data.draw(arrays(lengths, dtypes))
     assert not max_disagreements(regions, x, backend=backend)
 
 
 @settings(RELAXED, max_examples=40)
 @given(data=st.data())
 def test_mean_and_smooth_max(backend, data):
+    check_bounds(backend, data, ("float32",))
+
+
+@pytest.mark.full
+@settings(RELAXED, max_examples=400)
+@given(data=st.data())
+def test_mean_and_smooth_max_of_every_float(backend, data):
+    check_bounds(backend, data, values.FLOATS)
+
+
+def check_bounds(backend, data, dtypes):
     lengths, regions = data.draw(geometries(20, 12, 1) | geometries(5, 3, 3))
     kinds = ("random", "ties", "negative", "huge", "denormal")
-    x = data.draw(arrays(lengths, values.FLOATS, kinds))
+    x = data.draw(arrays(lengths, dtypes, kinds))
     include = data.draw(st.booleans())
     beta = data.draw(st.sampled_from([-50.0, -0.3, 0.01, 1.0, 7.5, 200.0]))
     mean = Mean(include, data.draw(st.none() | st.integers(1, 9)))
