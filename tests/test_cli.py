@@ -34,7 +34,8 @@ def test_tour_fits_eighty_columns():
 def test_help_names_every_command():
     result = runner.invoke(app, ["--help"])
     assert result.exit_code == 0
-    assert "tour" in result.output
+    for command in ("tour", "check", "pool", "pyramid"):
+        assert command in result.output
 
 
 def test_version_and_unknown_command():
