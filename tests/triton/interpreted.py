@@ -64,3 +64,33 @@ def kernels_met(cases):
         for name, kernel in kept.items():
             setattr(launch, name, kernel)
     return met, set(names)
+
+
+def complaints():
+    """Messages for tensors that no launch may touch."""
+    import torch
+
+    import lunette as ln
+    from lunette.kernels import triton as kernels
+    from lunette.kernels.triton import accept
+
+    op, x = ln.MaxPool((2, 2)), torch.zeros((2, 4, 4))
+
+    def message(call):
+        try:
+            call()
+        except (TypeError, ValueError) as error:
+            return type(error).__name__, str(error)
+        return None
+
+    found = [
+        message(lambda: kernels.forward(op, (x.to_sparse(),))),
+        message(lambda: kernels.vjp(op, (x,), torch.zeros((2, 2, 2), device="meta"))),
+        message(lambda: kernels.jvp(op, (x,), (x.to("meta"),))),
+    ]
+    kept, accept._interpreted = accept._interpreted, lambda: False
+    try:
+        found.append(message(lambda: kernels.forward(op, (x,))))
+    finally:
+        accept._interpreted = kept
+    return found

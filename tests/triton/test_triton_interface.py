@@ -49,3 +49,14 @@ def test_every_kernel_is_met(interpreter):
     ]
     met, every = interpreter(interpreted.kernels_met, calls)
     assert met == every
+
+
+def test_tensors_no_launch_may_touch(interpreter):
+    sparse, gradient, tangent, device = interpreter(interpreted.complaints)
+    assert sparse[0] == "TypeError" and ".to_dense()" in sparse[1]
+    assert gradient == (
+        "ValueError",
+        "gradient is on meta and x on cpu: expected one device; move it with .to('cpu')",
+    )
+    assert tangent[1].startswith("tangent is on meta")
+    assert "need a CUDA device" in device[1]

@@ -65,7 +65,7 @@ def _kernel(itemsize: int) -> Any:
     """The kernel for numbers of one or two bytes; it walks output rows `first ≤ row < last`."""
     from numba import types
 
-    from lunette.kernels.cpu.machine import compiled, pointer
+    from lunette.kernels.cpu.machine import kernel, pointer
 
     number = types.uint8 if itemsize == 1 else types.uint16
     unsigned = types.uint64
@@ -118,4 +118,4 @@ def _kernel(itemsize: int) -> Any:
                 t += (g[j] ^ flip) + (g[k] ^ flip) + (h[j] ^ flip) + (h[k] ^ flip)
                 out[i] = number(((t + 3 + ((t >> 3) & 1)) >> 3) ^ flip)
 
-    return compiled(rows)
+    return kernel(rows)

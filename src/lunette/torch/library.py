@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import lru_cache
+from importlib import import_module
 from typing import Any
 
 import torch
@@ -159,7 +160,7 @@ def _choose_triton(op: Pooling, verb: str, backend: str | None, shapes: Any, dty
     if verb in ("jvp", "vjp"):
         op.check_tangents(shapes, dtypes, shapes, dtypes)
     try:
-        from lunette.kernels import triton as kernels
+        kernels = import_module("lunette.kernels.triton")
     except ImportError as error:
         raise RuntimeError(
             f"CUDA tensors need Triton, which does not load here ({error}): install it with "

@@ -8,6 +8,7 @@ gradient then reads a byte per output instead of x. A gradient that is itself re
 from __future__ import annotations
 
 from functools import lru_cache
+from importlib import import_module
 from math import prod
 from typing import Any
 
@@ -59,8 +60,7 @@ def _max_with_offsets_cuda(x: Tensor, op: str) -> tuple[Tensor, Tensor]:
 
 
 def _max_vjp_from_offsets_cuda(offsets: Tensor, grad: Tensor, shape: Any, op: str) -> Tensor:
-    from lunette.kernels import triton as kernels
-
+    kernels = import_module("lunette.kernels.triton")
     gradient = kernels.vjp_from_offsets(decode(op), tuple(shape), offsets, grad)
     return gradient.contiguous(memory_format=format_of(offsets))
 

@@ -243,7 +243,7 @@ def _regular(region: Region, n: int) -> tuple[int, int, int, int]:
         stride = kernel = n // region.output_size
         origin, dilation = 0, 1
     elif isinstance(region, Global):
-        stride, origin, dilation, kernel = 1, 0, 1, n
+        stride, origin, dilation, kernel = n, 0, 1, n
     else:
         return (0, 0, 0, 0)
     extreme = max(stride, abs(origin), dilation * kernel) > 4 * n + 64

@@ -50,7 +50,12 @@ __all__ = ["hull", "input_line", "kernel"]
 @compiled
 def hull(g, axis, first, last):
     """The least range of positions that outputs first … last of an axis read."""
-    table = g[AXES + axis * AXIS_WIDTH + 5]
+    e = AXES + axis * AXIS_WIDTH
+    if g[e + 10] > 0:
+        low = min(max(g[e + 7] * first + g[e + 8], 0), g[e])
+        high = min(g[e + 7] * (last - 1) + g[e + 8] + g[e + 9] * (g[e + 10] - 1) + 1, g[e])
+        return low, max(low, high)
+    table = g[e + 5]
     low, high = g[table + WINDOW_WIDTH * first], g[table + WINDOW_WIDTH * first + 1]
     for i in range(first + 1, last):
         low, high = (
@@ -89,7 +94,7 @@ def kernel(dtype: str) -> Any:
         apart()
         e = AXES + axis * AXIS_WIDTH
         table = g[e + 5]
-        if g[e + 10] <= g[FOLD]:
+        if (g[e + 10] <= g[FOLD]) | (g[e + 7] >= g[e + 10]):
             for i in range(first, last):
                 w = table + WINDOW_WIDTH * i
                 row = at + (g[w] - low) * span
@@ -210,7 +215,7 @@ def kernel(dtype: str) -> Any:
                         along(s, start, place, outputs, stride, rest, 2, False)
                         for c in range(row, left):
                             s[c] = fill
-                        for c in range(left + to_p, row + g[ROW_SIZE]):
+                        for c in range(left + to_p, start + reach):
                             s[c] = fill
                     place += outputs
             span, here, there = outputs * max(wide, 1), 0, g[SECOND]
@@ -225,7 +230,7 @@ def kernel(dtype: str) -> Any:
                     across_axis(s, g, axis, at, 0, g[f], 0, g[f + 1], to, span)
                 span *= g[f + 1]
                 here, there = there, here
-            if g[AXES + 10] <= g[FOLD]:
+            if (g[AXES + 10] <= g[FOLD]) | (g[AXES + 7] >= g[AXES + 10]):
                 for i in range(begin, end):
                     w = g[AXES + 5] + WINDOW_WIDTH * i
                     at = here + (g[w] - low) * span

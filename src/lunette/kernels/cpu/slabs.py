@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lunette.kernels.cpu.machine import compiled
+from lunette.kernels.cpu.machine import compiled, kernel
 from lunette.kernels.cpu.tiles import COLUMNS, ROWS, elements, fill
 from lunette.kernels.cpu.vectors import SUMS, copy_vectors, dot, multiply_across, multiply_add
 
@@ -78,7 +78,7 @@ def lay(
                 target += width * size
 
 
-@compiled
+@kernel
 def correlate(
     first, last, units, counts, lengths, steps, blocks, shape, planes, table, sources, offsets,
     channels, strides, in_channels, packed, rows, group_rows, bias, out, out_offsets, out_channel,
@@ -151,7 +151,7 @@ def correlate(
     return slab.size, sums.size
 
 
-@compiled
+@kernel
 def outer(
     first, last, start, stop, base, counts, lengths, steps, blocks, shape, planes, table, chunks,
     source, offsets, channel, strides, groups, in_channels, windows, lanes, sums, sums_pitch,
@@ -224,7 +224,7 @@ def outer(
     return slab.size
 
 
-@compiled
+@kernel
 def dots(
     first, last, units, counts, lengths, steps, blocks, shape, planes, table, source, offsets,
     channel, strides, in_channels, windows, window_offsets, window_channel, window_strides, rows,

@@ -15,7 +15,7 @@ import numpy as np
 from numba import types
 from numba.extending import intrinsic
 
-from lunette.kernels.cpu.machine import compiled
+from lunette.kernels.cpu.machine import compiled, kernel
 from lunette.kernels.cpu.vectors import SUMS, copy_vectors, multiply_add, transpose_square
 
 __all__ = ["COLUMNS", "HEAD", "ROWS", "correlate", "cut", "elements", "fill", "pack", "transpose"]
@@ -121,7 +121,7 @@ def unfold(
                 at += channel * size
 
 
-@compiled
+@kernel
 def pack(first, last, target, weight, row_stride, group_stride, offsets, rows, blocks, zero, size):  # fmt: skip
     """The weights as blocks (group, block of ROWS rows): each k × ROWS, zeros for missing rows."""
     depth = offsets.size
@@ -139,7 +139,7 @@ def pack(first, last, target, weight, row_stride, group_stride, offsets, rows, b
                 out[k * ROWS + r] = values[offsets[k]]
 
 
-@compiled
+@kernel
 def correlate(
     first, last, tiles, panels, counts, lengths, steps, taps, channel_chunk, tap_chunk, sources,
     offsets, channels, strides, in_channels, packed, rows, group_rows, bias, out, out_offsets,
@@ -216,7 +216,7 @@ def correlate(
     return tile.size, sums.size
 
 
-@compiled
+@kernel
 def transpose(
     first, last, start, stop, block, counts, source, offsets, channel, strides, groups, rows,
     lanes, target, zero, size, vector,

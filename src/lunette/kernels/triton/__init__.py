@@ -17,7 +17,11 @@ from typing import Any, NamedTuple
 
 import torch
 
-from lunette.kernels.triton.launch import (
+from lunette.kernels.triton.accept import check_tensors, check_triton
+
+check_triton()
+
+from lunette.kernels.triton.launch import (  # noqa: E402
     INTEGERS,
     Request,
     locate_winners,
@@ -26,9 +30,9 @@ from lunette.kernels.triton.launch import (
     spread_smooth,
     spread_whole,
 )
-from lunette.kernels.triton.plan import Plan, Unserved, plan
-from lunette.ops.pooling import Pooling
-from lunette.reductions import Max, Mean, SmoothMax
+from lunette.kernels.triton.plan import Plan, Unserved, plan  # noqa: E402
+from lunette.ops.pooling import Pooling  # noqa: E402
+from lunette.reductions import Max, Mean, SmoothMax  # noqa: E402
 
 __all__ = [
     "EMPTY_OFFSET",
@@ -79,6 +83,7 @@ def refuses(op: Any, verb: str, shapes: Any, dtypes: Any) -> str | None:
 
 def forward(op: Pooling, operands: tuple[Tensor, ...]) -> Tensor:
     """The value of every window."""
+    check_tensors(operands[0])
     call = _Call.of(op, operands[0])
     y = call.new_output()
     if y.numel():
@@ -88,6 +93,7 @@ def forward(op: Pooling, operands: tuple[Tensor, ...]) -> Tensor:
 
 def forward_with_indices(op: Pooling, operands: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
     """The value of every window, and its winner's flat position in the pooled axes (int64), or −1."""
+    check_tensors(operands[0])
     call = _Call.of(op, operands[0])
     y, codes = call.winners()
     indices = torch.empty(y.shape, dtype=torch.int64, device=y.device)
@@ -98,6 +104,7 @@ def forward_with_indices(op: Pooling, operands: tuple[Tensor, ...]) -> tuple[Ten
 
 def forward_with_offsets(op: Pooling, operands: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
     """The value of every window, and its winner's offset in the window (uint8; 255: no cell)."""
+    check_tensors(operands[0])
     call = _Call.of(op, operands[0])
     y, codes = call.winners(torch.uint8)
     return call.finish_value(y), call.finish(codes)
@@ -106,6 +113,7 @@ def forward_with_offsets(op: Pooling, operands: tuple[Tensor, ...]) -> tuple[Ten
 def jvp(op: Pooling, operands: tuple[Tensor, ...], tangents: tuple[Tensor, ...]) -> Tensor:
     """The directional derivative of every window's value."""
     (x,), (dx,) = operands, tangents
+    check_tensors(x, tangent=dx)
     reduction = op.reduction
     if isinstance(reduction, Mean):
         return forward(op, (dx,))
@@ -130,6 +138,7 @@ def jvp(op: Pooling, operands: tuple[Tensor, ...], tangents: tuple[Tensor, ...])
 
 def vjp(op: Pooling, operands: tuple[Tensor, ...], grad: Tensor) -> tuple[Tensor, ...]:
     """The gradient of every cell, gathered: the same bits in every run."""
+    check_tensors(operands[0], gradient=grad)
     call = _Call.of(op, operands[0])
     gx = torch.empty(call.x.shape, dtype=call.x.dtype, device=call.x.device)
     if not call.plan.out_size:
@@ -164,6 +173,7 @@ def vjp(op: Pooling, operands: tuple[Tensor, ...], grad: Tensor) -> tuple[Tensor
 
 def vjp_from_offsets(op: Pooling, x_shape: Any, offsets: Tensor, grad: Tensor) -> Tensor:
     """The gradient of a max of ties "first", from the offsets that its forward gave."""
+    check_tensors(grad, offsets=offsets)
     shape = tuple(x_shape)
     call = _Call.like(op, shape, grad)
     gx = torch.empty(call.stored_shape, dtype=grad.dtype, device=grad.device)

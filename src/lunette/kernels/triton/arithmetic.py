@@ -23,6 +23,7 @@ __all__ = [
     "first_real",
     "larger",
     "logarithm",
+    "masked",
     "real_cells",
     "span",
     "split_groups",
@@ -169,6 +170,20 @@ def assemble(parts, P: tl.constexpr, C: tl.constexpr, GROUP: tl.constexpr):
 
 
 @triton.jit
+def masked(pointer, mask, OTHER: tl.constexpr):
+    """The values at `pointer`, OTHER where masked.
+
+    Triton 3.6 widens a negative `other` of small integers over its neighbours in a vector load,
+    so integers get theirs after the load.
+    """
+    if pointer.dtype.element_ty.is_int() and OTHER != 0:
+        loaded = tl.load(pointer, mask, 0)
+        return tl.where(mask, loaded, tl.full(loaded.shape, OTHER, loaded.dtype))
+    else:
+        return tl.load(pointer, mask, OTHER)
+
+
+@triton.jit
 def span(
     pointer,
     offset,
@@ -195,13 +210,13 @@ def span(
         for i in tl.static_range(COUNT):
             w = lane + (START + i * STEP)
             mask = live & (w >= 0) & (w < length)
-            loaded = tl.load(pointer + (offset + w * stride), mask, OTHER)
+            loaded = masked(pointer + (offset + w * stride), mask, OTHER)
             values = values + (loaded.to(ACC),)
     else:
         for e in tl.static_range(START // GROUP, (START + COUNT - 1) // GROUP + 1):
             w = lane + e * GROUP
             mask = live & (w >= 0) & (w < length)
-            loaded = tl.load(pointer + (offset + w), mask, OTHER)
+            loaded = masked(pointer + (offset + w), mask, OTHER)
             parts = split_groups(loaded, P, C, GROUP)
             for g in tl.static_range(GROUP):
                 values = values + (parts[g].to(ACC),)

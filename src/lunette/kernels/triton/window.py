@@ -23,6 +23,7 @@ from lunette.kernels.triton.arithmetic import (
     extreme,
     first_real,
     logarithm,
+    masked,
     real_cells,
 )
 from lunette.kernels.triton.band import place
@@ -93,7 +94,7 @@ def _read(
     w = origin_w + tw * DW
     real = real & (th < length_h) & (h >= 0) & (h < H)
     real = real & (tw < length_w) & (w >= 0) & (w < W)
-    cells = tl.load(pointer + ((base * H + h) * (W * V) + w * V + v), real, OTHER)
+    cells = masked(pointer + ((base * H + h) * (W * V) + w * V + v), real, OTHER)
     return cells.to(ACC), real
 
 
