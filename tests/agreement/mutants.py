@@ -289,7 +289,7 @@ def outcome(mutation: Mutation, folder: Path) -> str:
 
         assert Path(lunette.__file__).is_relative_to(folder), lunette.__file__
         found = CHECKS[mutation.check]()
-    except Exception as error:  # a kernel that does not even run has been noticed too
+    except Exception as error:  # no disagreement: such a mutation is a bad one
         return f"raised {type(error).__name__}: {error}"
     return f"disagreed: {found[0]}" if found else "agreed"
 
