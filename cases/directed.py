@@ -29,6 +29,7 @@ PAIRS: tuple[tuple[tuple[int, ...], Regions], ...] = (
 )
 LARGE: tuple[tuple[tuple[int, ...], Regions], ...] = (
     ((7, 50), (Sliding(5, 1, 2), Sliding(17, 1, 8))),
+    ((24, 22), (Sliding(19, 1, 9), Sliding(3, 1, 1))),
     ((20, 40), (Sliding(9, 1, 4), Sliding(9, 1, (3, 5)))),
     ((20, 40), (Sliding(11, 2, 4), Sliding(13, 2, 3, 1, True))),
 )
@@ -36,6 +37,7 @@ OTHERS: tuple[tuple[tuple[int, ...], Regions], ...] = (
     ((7, 19), (Adaptive(3), Adaptive(5))),
     ((4, 33), (Global(), Global())),
     ((29,), (Sliding(3, 2, 1),)),
+    ((11, 23), (Sliding(5, 3, 2), Sliding(4, 2, 1))),
     ((3, 4, 18), (Sliding(2, 1, 1), Sliding(3, 2, 1), Sliding(3, 2, 1))),
 )
 
