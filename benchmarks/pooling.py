@@ -72,6 +72,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--peer", action="append", metavar="NAME", help="one peer, by name")
     parser.add_argument("--no-peers", action="store_true", help="time ours and the copy alone")
     parser.add_argument("--no-startup", action="store_true", help="leave out start-up and scaling")
+    parser.add_argument("--only-startup", action="store_true", help="start-up and scaling alone")
     parser.add_argument("--quick", action="store_true", help="smaller batches and fewer calls")
     parser.add_argument("--save", type=Path, default=RESULTS, help="where the JSON goes")
     parser.add_argument("--merge", action="store_true", help="keep the other rows of the JSON")
@@ -93,11 +94,16 @@ def main(arguments: list[str]) -> None:
 
 def _measure_all(chosen: argparse.Namespace, console: Console) -> dict[str, Any]:
     workloads = [by_name(name) for name in chosen.only] if chosen.only else list(WORKLOADS)
+    workloads = [] if chosen.only_startup else workloads
     with_peers = [] if chosen.no_peers else (chosen.peer or list(peers.PEERS))
     seconds = 0.1 if chosen.quick else 0.5
     if chosen.quick:
         workloads = [replace(w, shape=(max(1, w.shape[0] // 4), *w.shape[1:])) for w in workloads]
-    old = report.load(chosen.save) if chosen.merge and chosen.save.exists() else {}
+    old = (
+        report.load(chosen.save)
+        if (chosen.merge or chosen.only_startup) and chosen.save.exists()
+        else {}
+    )
     rows: dict[str, Any] = {row["name"]: row for row in old.get("rows", [])}
     copy = Copy()
     columns = (
