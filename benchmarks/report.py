@@ -93,23 +93,25 @@ def show(results: dict[str, Any], console: Console) -> None:
     """The table of goals, and start-up below it."""
     rows = results["rows"]
     table = Table(title="Pooling on CPU: medians, and our fraction of a plain copy's bandwidth")
-    columns = ("work", "shape", "ms", "of copy", "best peer", "× best", "× torch", "goals")
+    columns = ("work", "ms", "of copy", "best peer", "× best", "× torch", "goals")
     for column in columns:
         left = column in ("work", "best peer", "goals")
-        table.add_column(column, justify="left" if left else "right", no_wrap=column != "goals")
+        table.add_column(column, justify="left" if left else "right", no_wrap=True)
     for row in rows:
         best, ms = best_peer(row), row["ms"]
         table.add_row(
             row["name"],
-            "×".join(map(str, row["shape"])),
             f"{ms['lunette']:.2f}",
             f"{row['of_copy']['lunette']:.2f}",
             f"{best[0]} {best[1]:.1f}" if best else DASH,
             f"{best[1] / ms['lunette']:.1f}" if best else DASH,
             f"{ms['torch eager'] / ms['lunette']:.1f}" if "torch eager" in ms else DASH,
-            _goals(row, rows),
+            "".join("✓" if reached >= asked else "✗" for _, reached, asked in verdicts(row, rows)),
         )
     console.print(table)
+    for row in rows:
+        if any(reached < asked for _, reached, asked in verdicts(row, rows)):
+            console.print(f"{row['name']}: {_goals(row, rows)}", highlight=False)
     for text in _startup_lines(results.get("startup", {})):
         console.print(text)
 
