@@ -128,7 +128,9 @@ def test_the_argmax_of_overlapping_intervals_or_balls_is_undecided():
     beaten = np.array([Interval(0, 2), Interval(1, 3), Interval(4, 5), Interval(0, 4)], object)
     assert ln.max_pool(beaten, (4,), return_indices=True)[1] == 2
     touching = np.array([Interval(0, 4), Interval(4, 5)], object)
-    for x in (overlapping, touching):
+    nested = np.array([Interval(0, 10), Interval(1, 2)], object)
+    below = np.array([Interval(5, 10), Interval(0, 6)], object)
+    for x in (overlapping, touching, nested, below):
         with pytest.raises(Undecided):
             ln.max_pool(x, (2,), return_indices=True)
     with pytest.raises(Undecided):

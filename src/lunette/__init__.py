@@ -1,4 +1,4 @@
-"""Lunette: window operators with one exact meaning and kernels at the speed of memory."""
+"""Lunette: window operators with one exact meaning and kernels that agree with it."""
 
 from lunette import spec, tape, torchlean
 from lunette.dispatch import SlowPathWarning, backend_for, forward, jvp, vjp

@@ -16,7 +16,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="markdown",
-    help="Window operators in any dimension: one exact meaning, kernels at the speed of memory.",
+    help="Window operators in any dimension: one exact meaning, and kernels that agree with it.",
     epilog="Start with `lunette tour`. In Python: `import lunette as ln; help(ln)`.",
 )
 

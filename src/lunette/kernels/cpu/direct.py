@@ -164,7 +164,7 @@ def value_kernel(dtype: str, kind: int, indices: bool) -> Any:
 
 @cache
 def derivative_kernel(dtype: str, kind: int, ties: str) -> Any:
-    """Directional derivatives of windows: array 0 is x, 1 the result, 2 the tangent."""
+    """Directional derivatives of max and smooth max: array 0 is x, 1 the result, 2 the tangent."""
     memory, work, _, load, store, _ = codec(dtype, kind != MAX)
     first_only, split = ties == "first", ties == "split"
     exponential, _ = elementary(work)
@@ -194,17 +194,16 @@ def derivative_kernel(dtype: str, kind: int, ties: str) -> Any:
                 if count * length > 0:
                     best = load(x[base + rows[0] + start * step_x])
                     tangent = load(dx[base_dx + rows[room] + start * step_dx])
-                if kind != MEAN:
-                    for r in range(count):
-                        for p in range(start, stop, step):
-                            v = load(x[base + rows[r] + p * step_x])
-                            if kind == SMOOTH and beta < 0:
-                                better = takes(-best, -v)
-                            else:
-                                better = takes(best, v)
-                            if better:
-                                best = v
-                                tangent = load(dx[base_dx + rows[room + r] + p * step_dx])
+                for r in range(count):
+                    for p in range(start, stop, step):
+                        v = load(x[base + rows[r] + p * step_x])
+                        if kind == SMOOTH and beta < 0:
+                            better = takes(-best, -v)
+                        else:
+                            better = takes(best, v)
+                        if better:
+                            best = v
+                            tangent = load(dx[base_dx + rows[room + r] + p * step_dx])
                 if kind == SMOOTH:
                     if padding > 0 and (zero > best if beta > 0 else zero < best):
                         best = zero
@@ -218,19 +217,14 @@ def derivative_kernel(dtype: str, kind: int, ties: str) -> Any:
                     for r in range(count):
                         for p in range(start, stop, step):
                             d = load(dx[base_dx + rows[room + r] + p * step_dx])
-                            if kind == MEAN:
+                            v = load(x[base + rows[r] + p * step_x])
+                            if kind == SMOOTH:
+                                share = exponential(beta * (v - best))
+                                total += share * d
+                                divisor += share
+                            elif (v == best) | ((v != v) & (best != best)):
                                 total += d
-                            else:
-                                v = load(x[base + rows[r] + p * step_x])
-                                if kind == SMOOTH:
-                                    share = exponential(beta * (v - best))
-                                    total += share * d
-                                    divisor += share
-                                elif (v == best) | ((v != v) & (best != best)):
-                                    total += d
-                                    tied += 1
-                    if kind == MEAN:
-                        divisor = work(real(g[DIVISOR]) if g[DIVISOR] > 0 else cells)
+                                tied += 1
                     if kind == MAX and split:
                         divisor = work(tied)
                     if kind == SMOOTH and padding > 0:
