@@ -35,7 +35,6 @@ from lunette.kernels.cpu.passes import (
 from lunette.kernels.cpu.plan import (
     AXES,
     AXIS_WIDTH,
-    COUNT_PADDING,
     COUNTS,
     DIVISOR,
     LANES,
@@ -51,7 +50,7 @@ from lunette.kernels.cpu.plan import (
     TILES,
     WINDOW_WIDTH,
 )
-from lunette.kernels.cpu.row_first import hull, input_line
+from lunette.kernels.cpu.row_first import counted, hull, input_line
 
 __all__ = ["kernel"]
 
@@ -64,13 +63,6 @@ def doubles(g, axis):
     """Whether windows of an axis are summed by doubling."""
     e = AXES + axis * AXIS_WIDTH
     return (g[e + 10] > FOLDED_SUM) & (g[e + 10] > g[e + 7])
-
-
-@compiled
-def counted(g, axis, i):
-    """The cells of a window that count on one axis."""
-    w = g[AXES + axis * AXIS_WIDTH + 5] + WINDOW_WIDTH * i
-    return real(g[w + 3]) if g[COUNT_PADDING] else float(g[w + 4])
 
 
 @cache

@@ -20,7 +20,7 @@ from numba.core import cgutils
 from numba.core.datamodel import models
 from numba.extending import intrinsic, register_model
 
-__all__ = ["WIDTH", "Lanes", "lanes"]
+__all__ = ["WIDTH", "Lanes", "lanes", "prefetch"]
 
 WIDTH = 64
 """Bytes of a vector of the arithmetic's type."""
@@ -49,6 +49,10 @@ class Lanes(NamedTuple):
     `load(p, i)` reads elements `i, i+1, …`; `load_part(p, i, low, high, fill)` those of lanes
     low … high, and fills the others; `load_step(p, i, step, low, high, fill)` elements
     `i, i + step, …`; `evens` and `odds` unzip two vectors, `zip_low` and `zip_high` join them.
+    `larger` keeps the first of equals and the first NaN; `most` keeps the first of equals, one
+    instruction, for vectors that `unordered` has found free of NaN. The two `_from` choose marks
+    by the same rules, and `where_equal` keeps a value where a mark has a code, else zero.
+    `slide_one(a, b)` and `slide_two(a, b)` are the elements one and two after those of `a`.
     """
 
     width: int
@@ -68,6 +72,13 @@ class Lanes(NamedTuple):
     divide: Any
     larger: Any
     larger_from: Any
+    subtract: Any
+    most: Any
+    most_from: Any
+    unordered: Any
+    where_equal: Any
+    slide_one: Any
+    slide_two: Any
 
 
 @cache
@@ -86,11 +97,17 @@ def lanes(memory: Any, work: Any, half: str) -> Lanes:
             return raw
         if isinstance(memory, types.Float):
             return builder.fpext(raw, to) if memory.bitwidth < work.bitwidth else raw
+        if not real:  # marks: small numbers kept as bytes
+            return builder.zext(raw, to)
         convert = builder.sitofp if memory.signed else builder.uitofp
         return convert(raw, to)
 
     def narrow(builder: Any, value: Any) -> Any:
-        return _narrow(builder, value, half) if half else value
+        if half:
+            return _narrow(builder, value, half)
+        if kept != work:
+            return builder.trunc(value, ir.VectorType(ir.IntType(kept.bitwidth), count))
+        return value
 
     def place(context: Any, builder: Any, p: Any, i: Any) -> Any:
         """The address of element `i` of a pointer."""
@@ -100,7 +117,8 @@ def lanes(memory: Any, work: Any, half: str) -> Lanes:
         return ir.VectorType(context.get_value_type(memory), count)
 
     align = memory.bitwidth // 8
-    kept = memory if half else work  # integers computed as reals are kept as reals
+    # Integers computed as reals are kept as reals.
+    kept = work if real and not half else memory
     kept_align = kept.bitwidth // 8
 
     def kept_type(context: Any) -> Any:
@@ -256,6 +274,52 @@ def lanes(memory: Any, work: Any, half: str) -> Lanes:
 
         return mark(best, value, mark, other), generate
 
+    def exceeds(builder: Any, best: Any, value: Any) -> Any:
+        return builder.fcmp_ordered(">", value, best) if real else take(builder, best, value)
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def most(context: Any, best: Any, value: Any) -> Any:
+        """The larger of each pair, `best` of equals; neither may be NaN."""
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            best, value = arguments
+            return builder.select(exceeds(builder, best, value), value, best)
+
+        return vector(best, value), generate
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def most_from(context: Any, best: Any, value: Any, mark: Any, other: Any) -> Any:
+        """`other` where `value` is larger than `best`, `mark` elsewhere; neither may be NaN."""
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            best, value, mark, other = arguments
+            return builder.select(exceeds(builder, best, value), other, mark)
+
+        return mark(best, value, mark, other), generate
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def unordered(context: Any, a: Any, b: Any) -> Any:
+        """A bit for each lane where one of the two is NaN, as an integer; 0 for integers."""
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            if not real:
+                return ir.Constant(ir.IntType(64), 0)
+            found = builder.fcmp_unordered("uno", *arguments)
+            return builder.zext(builder.bitcast(found, ir.IntType(count)), ir.IntType(64))
+
+        return types.int64(a, b), generate
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def where_equal(context: Any, marks: Any, code: Any, value: Any) -> Any:
+        """`value` in lanes where `marks` and `code` agree, zero elsewhere."""
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            marks, code, value = arguments
+            nothing = ir.Constant(value.type, [0.0 if real else 0] * count)
+            return builder.select(builder.icmp_signed("==", marks, code), value, nothing)
+
+        return vector(marks, code, value), generate
+
     evens, odds = list(range(0, 2 * count, 2)), list(range(1, 2 * count, 2))
     joined = [i // 2 + count * (i % 2) for i in range(2 * count)]
     return Lanes(
@@ -276,7 +340,29 @@ def lanes(memory: Any, work: Any, half: str) -> Lanes:
         arithmetic("fdiv", "sdiv"),
         larger,
         larger_from,
+        arithmetic("fsub", "sub"),
+        most,
+        most_from,
+        unordered,
+        where_equal,
+        shuffle(list(range(1, count + 1))),
+        shuffle(list(range(2, count + 2))),
     )
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def prefetch(context: Any, p: Any, i: Any) -> Any:
+    """Ask for the line of memory with element `i`; an address outside any array does no harm."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        at = builder.bitcast(builder.gep(arguments[0], [arguments[1]]), ir.IntType(8).as_pointer())
+        flags = [ir.IntType(32)] * 3
+        kind = ir.FunctionType(ir.VoidType(), [at.type, *flags])
+        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+        builder.call(function, [at, _i32(0), _i32(3), _i32(1)])
+        return context.get_dummy_value()
+
+    return types.void(p, i), generate
 
 
 # -- pieces of machine code --

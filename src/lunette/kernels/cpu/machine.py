@@ -12,7 +12,7 @@ import numba
 from numba import types
 from numba.extending import intrinsic
 
-__all__ = ["apart", "bits", "compiled", "fma", "kernel", "pointer", "real"]
+__all__ = ["apart", "bits", "compiled", "fma", "kernel", "pointer", "real", "within"]
 
 
 OPTIONS = {"nogil": True, "error_model": "numpy", "boundscheck": False}
@@ -128,6 +128,17 @@ def apart(context: Any) -> Any:
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         builder.function.attributes.add("noinline")
+        return context.get_dummy_value()
+
+    return types.void(), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def within(context: Any) -> Any:
+    """Called first in a function, has it copied into its callers: no call for each row."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        builder.function.attributes.add("alwaysinline")
         return context.get_dummy_value()
 
     return types.void(), generate

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from numba import types
 
 from lunette.kernels.cpu.halves import Codec
-from lunette.kernels.cpu.lanes import lanes
+from lunette.kernels.cpu.lanes import lanes, prefetch
 from lunette.kernels.cpu.machine import apart, compiled
 from lunette.kernels.cpu.plan import WINDOW_WIDTH
 
@@ -36,6 +36,10 @@ __all__ = [
     "moves",
     "passes",
 ]
+
+
+AHEAD = 4096
+"""Bytes ahead of a load that memory is asked for, so that it is read while vectors are folded."""
 
 
 class Moves(NamedTuple):
@@ -73,30 +77,36 @@ def least(work: Any) -> Any:
 
 
 @cache
-def moves(codec: Codec) -> Moves:
-    """Fetch and emit for a codec."""
+def moves(codec: Codec, watch: bool = False) -> Moves:
+    """Fetch and emit for a codec; where it watches, fetch gives non-zero after a NaN."""
     from_x = lanes(codec.memory, codec.work, codec.half)
     to_y = lanes(codec.kept, codec.work, codec.half)
     here = lanes(codec.work, codec.work, "")
     width = here.width
     load, load_part, load_step = from_x.load, from_x.load_part, from_x.load_step
     store_y, store_y_part = to_y.store, to_y.store_part
-    load_s, store_s = here.load, here.store
+    load_s, store_s, unordered = here.load, here.store, here.unordered
+
+    @compiled
+    def keep(s, to, value):
+        store_s(s, to, value)
+        return unordered(value, value) if watch else 0
 
     @compiled
     def fetch(x, at, far, s, to, size, fill):
         """s[to + c] = x[at + far·c] for c < size, then `fill` up to the end of the vector."""
         apart()
-        whole = size - size % width
+        whole, seen = size - size % width, 0
         if far == 1:
             for c in range(0, whole, width):
-                store_s(s, to + c, load(x, at + c))
+                seen |= keep(s, to + c, load(x, at + c))
             if whole < size:
-                store_s(s, to + whole, load_part(x, at + whole, 0, size - whole, fill))
+                seen |= keep(s, to + whole, load_part(x, at + whole, 0, size - whole, fill))
         else:
             for c in range(0, size, width):
                 left = min(width, size - c)
-                store_s(s, to + c, load_step(x, at + c * far, far, 0, left, fill))
+                seen |= keep(s, to + c, load_step(x, at + c * far, far, 0, left, fill))
+        return seen
 
     @compiled
     def emit(s, at, y, to, size):
@@ -112,54 +122,73 @@ def moves(codec: Codec) -> Moves:
 
 
 @cache
-def across_between(source: Codec, target: Codec, operation: str) -> Any:
-    """`across` from rows of one array to rows of another: x to scratch, or scratch to y."""
+def across_between(source: Codec, target: Codec, operation: str, watch: bool = False) -> Any:
+    """`across` from rows of one array to rows of another: x to scratch, or scratch to y.
+
+    Where it watches, it gives non-zero after a NaN.
+    """
     inputs = lanes(source.memory, source.work, source.half)
     outputs = lanes(target.kept, target.work, target.half)
     width, load, load_part = inputs.width, inputs.load, inputs.load_part
     store, store_part, join = outputs.store, outputs.store_part, getattr(inputs, operation)
-    zero = source.work(0)
+    zero, unordered = source.work(0), inputs.unordered
 
     @compiled
-    def two(x, p, step):
-        return join(load(x, p), load(x, p + step))
-
-    @compiled
-    def three(x, p, step):
-        return join(join(load(x, p), load(x, p + step)), load(x, p + 2 * step))
+    def strange(a, b):
+        return unordered(a, b) if watch else 0
 
     @compiled
     def many(x, p, step, count):
         best = load(x, p)
+        seen = strange(best, best)
         for t in range(1, count):
-            best = join(best, load(x, p + t * step))
-        return best
+            value = load(x, p + t * step)
+            seen |= strange(value, value)
+            best = join(best, value)
+        return best, seen
+
+    @compiled
+    def few(x, p, step, count):
+        a, b = load(x, p), load(x, p + step)
+        if count == 2:
+            return join(a, b), strange(a, b)
+        c = load(x, p + 2 * step)
+        return join(join(a, b), c), strange(a, b) | strange(c, c)
 
     @compiled
     def across(x, at, step, count, y, to, size):
         """y[to + c] = the fold of x[at + t·step + c], t < count, for each c < size."""
+        seen = 0
         if size < width:
             best = load_part(x, at, 0, size, zero)
+            seen |= strange(best, best)
             for t in range(1, count):
-                best = join(best, load_part(x, at + t * step, 0, size, zero))
+                value = load_part(x, at + t * step, 0, size, zero)
+                seen |= strange(value, value)
+                best = join(best, value)
             store_part(y, to, best, size)
-            return
-        whole = size - size % width
-        if count == 3:
+            return seen
+        # The last vector ends with the row, so it may repeat some of the one before.
+        whole, last = size - size % width, size - width
+        if (count == 2) | (count == 3):
             for c in range(0, whole, width):
-                store(y, to + c, three(x, at + c, step))
+                value, more = few(x, at + c, step, count)
+                store(y, to + c, value)
+                seen |= more
             if whole < size:
-                store(y, to + size - width, three(x, at + size - width, step))
-        elif count == 2:
-            for c in range(0, whole, width):
-                store(y, to + c, two(x, at + c, step))
-            if whole < size:
-                store(y, to + size - width, two(x, at + size - width, step))
+                value, more = few(x, at + last, step, count)
+                store(y, to + last, value)
+                seen |= more
         else:
             for c in range(0, whole, width):
-                store(y, to + c, many(x, at + c, step, count))
+                value, more = many(x, at + c, step, count)
+                store(y, to + c, value)
+                seen |= more
             if whole < size:
-                store(y, to + size - width, many(x, at + size - width, step, count))
+                value, more = many(x, at + last, step, count)
+                store(y, to + last, value)
+                seen |= more
+        return seen
 
     return across
 
@@ -174,43 +203,76 @@ def inside(first, last, n, stride, origin, kernel, least):
 
 @cache
 def along_input(codec: Codec, operation: str) -> Any:
-    """`along` that reads rows of the input in place, for windows of stride 1 or 2."""
+    """`along` that reads rows of the input in place, for windows of stride 1 or 2.
+
+    With the operation `most`, which takes numbers on trust, it gives non-zero after a NaN.
+    """
     from_x, here = lanes(codec.memory, codec.work, codec.half), lanes(codec.work, codec.work, "")
     width, load, store = here.width, from_x.load, here.store
     evens, odds, join = here.evens, here.odds, getattr(here, operation)
+    slide_one, slide_two, unordered = here.slide_one, here.slide_two, here.unordered
     join_two = add if operation == "add" else larger
     summing, zero, read = operation == "add", codec.work(0), codec.load
+    watch, ahead = operation == "most", 8 * AHEAD // codec.memory.bitwidth
 
     @compiled
-    def two_by_two(x, p):
-        a, b = load(x, p), load(x, p + width)
-        return join(evens(a, b), odds(a, b))
-
-    @compiled
-    def three_by_two(x, p):
-        a, b = load(x, p), load(x, p + width)
-        c, d = load(x, p + 1), load(x, p + 1 + width)  # not past the last cell: it may end the row
-        return join(join(evens(a, b), odds(a, b)), odds(c, d))
-
-    @compiled
-    def three(x, p):
-        return join(join(load(x, p), load(x, p + 1)), load(x, p + 2))
+    def strange(a, b):
+        return unordered(a, b) if watch else 0
 
     @compiled
     def general(x, p, stride, kernel):
+        """A vector of windows of any size; nothing past the last cell is read: it may end the array."""
         if stride == 1:
             best = load(x, p)
+            seen = strange(best, best)
             for t in range(1, kernel):
-                best = join(best, load(x, p + t))
-            return best
-        best = two_by_two(x, p)
+                value = load(x, p + t)
+                seen |= strange(value, value)
+                best = join(best, value)
+            return best, seen
+        a, b = load(x, p), load(x, p + width)
+        best, seen = join(evens(a, b), odds(a, b)), strange(a, b)
         for t in range(2, kernel - 1, 2):
-            best = join(best, evens(load(x, p + t), load(x, p + t + width)))
-            best = join(best, odds(load(x, p + t), load(x, p + t + width)))
+            a, b = load(x, p + t), load(x, p + t + width)
+            seen |= strange(a, b)
+            best = join(join(best, evens(a, b)), odds(a, b))
         if kernel % 2:
             p += kernel - 2
-            best = join(best, odds(load(x, p), load(x, p + width)))
-        return best
+            a, b = load(x, p), load(x, p + width)
+            seen |= strange(a, b)
+            best = join(best, odds(a, b))
+        return best, seen
+
+    @compiled
+    def by_two(x, p, s, q, begin, whole, three):
+        """Windows of two or three cells, stride 2: what the next vector reads, it hands on."""
+        a, b = load(x, p + 2 * begin), load(x, p + 2 * begin + width)
+        seen, even, odd = strange(a, b), evens(a, b), odds(a, b)
+        for j in range(begin, whole - width, width):
+            a, b = load(x, p + 2 * j + 2 * width), load(x, p + 2 * j + 3 * width)
+            prefetch(x, p + 2 * j + ahead)
+            prefetch(x, p + 2 * j + ahead + width)
+            seen |= strange(a, b)
+            more = evens(a, b)
+            best = join(even, odd)
+            if three:
+                best = join(best, slide_one(even, more))
+            store(s, q + j, best)
+            even, odd = more, odds(a, b)
+        return seen
+
+    @compiled
+    def by_one(x, p, s, q, begin, whole):
+        """Windows of three cells, stride 1."""
+        a = load(x, p + begin)
+        seen = strange(a, a)
+        for j in range(begin, whole - width, width):
+            b = load(x, p + j + width)
+            prefetch(x, p + j + ahead)
+            seen |= strange(b, b)
+            store(s, q + j, join(join(a, slide_one(a, b)), slide_two(a, b)))
+            a = b
+        return seen
 
     @compiled
     def along(x, at, pitch, rows, s, to, first, begin, end, last, stride, origin, kernel, g, table):
@@ -221,28 +283,25 @@ def along_input(codec: Codec, operation: str) -> Any:
         """
         apart()
         whole, tail = end - (end - begin) % width, end - width
-        outputs = last - first
+        outputs, seen = last - first, 0
         for r in range(rows):
             p, q = at + r * pitch + origin, to + r * outputs - first
-            if (stride == 2) & (kernel == 3):
-                for j in range(begin, whole, width):
-                    store(s, q + j, three_by_two(x, p + 2 * j))
-                if whole < end:
-                    store(s, q + tail, three_by_two(x, p + 2 * tail))
-            elif (stride == 2) & (kernel == 2):
-                for j in range(begin, whole, width):
-                    store(s, q + j, two_by_two(x, p + 2 * j))
-                if whole < end:
-                    store(s, q + tail, two_by_two(x, p + 2 * tail))
-            elif (stride == 1) & (kernel == 3):
-                for j in range(begin, whole, width):
-                    store(s, q + j, three(x, p + j))
-                if whole < end:
-                    store(s, q + tail, three(x, p + tail))
-            else:
-                for block in range(begin, end, width):
-                    j = min(block, tail)
-                    store(s, q + j, general(x, p + stride * j, stride, kernel))
+            block = begin
+            if (whole - begin > width) & (stride == 2) & (kernel == 3):
+                seen |= by_two(x, p, s, q, begin, whole, True)
+                block = whole - width
+            elif (whole - begin > width) & (stride == 2) & (kernel == 2):
+                seen |= by_two(x, p, s, q, begin, whole, False)
+                block = whole - width
+            elif (whole - begin > width) & (stride == 1) & (kernel == 3):
+                seen |= by_one(x, p, s, q, begin, whole)
+                block = whole - width
+            while block < end:
+                j = min(block, tail)
+                value, more = general(x, p + stride * j, stride, kernel)
+                store(s, q + j, value)
+                seen |= more
+                block += width
         for edge in range((begin - first) + (last - end)):
             j = first + edge if first + edge < begin else edge - (begin - first) + end
             start, stop = g[table + WINDOW_WIDTH * j], g[table + WINDOW_WIDTH * j + 1]
@@ -251,6 +310,9 @@ def along_input(codec: Codec, operation: str) -> Any:
                 for p in range(start + (not summing), stop):
                     value = join_two(value, read(x[at + r * pitch + p]))
                 s[to + r * outputs + j - first] = value
+                if watch:
+                    seen |= value != value
+        return seen
 
     return along
 

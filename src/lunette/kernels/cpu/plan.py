@@ -17,7 +17,7 @@ from lunette.ops.pooling import Pooling
 from lunette.reductions import Mean, SmoothMax
 from lunette.regions import Adaptive, Global, Part, Region, Sliding
 
-__all__ = ["Plan", "lane_axis", "memory_order"]
+__all__ = ["Plan", "as_real", "fold", "lane_axis", "memory_order", "regular", "window_table"]
 
 Shape = tuple[int, ...]
 Strides = tuple[int, ...]
@@ -64,9 +64,9 @@ class Plan:
         first = len(shape) - rank
         pooled = shape[first:]
         outputs = [r.out_length(n) for r, n in zip(op.regions, pooled, strict=True)]
-        windows = [_table(r, n, m) for r, n, m in zip(op.regions, pooled, outputs, strict=True)]
+        windows = [window_table(r, n, m) for r, n, m in zip(op.regions, pooled, outputs, strict=True)]
         batch = [axis for axis in range(first) if axis != lane]
-        axes = _fold([(shape[a], *(s[a] for s in strides)) for a in batch])
+        axes = fold([(shape[a], *(s[a] for s in strides)) for a in batch])
         header = np.zeros(WINDOWS, np.int64)
         header[BATCH_RANK], header[RANK] = len(axes), rank
         for i, entry in enumerate(axes):
@@ -75,7 +75,7 @@ class Plan:
         for i, region in enumerate(op.regions):
             steps = (s[first + i] for s in strides)
             flat = prod(pooled[i + 1 :])
-            entry = (pooled[i], outputs[i], *steps, place, flat, *_regular(region, pooled[i]))
+            entry = (pooled[i], outputs[i], *steps, place, flat, *regular(region, pooled[i]))
             header[AXES + i * AXIS_WIDTH :][: len(entry)] = entry
             place += WINDOW_WIDTH * outputs[i]
         readers = [_readers(w, n) for w, n in zip(windows, pooled, strict=True)]
@@ -92,7 +92,7 @@ class Plan:
         if isinstance(reduction, (Mean, SmoothMax)):
             header[COUNT_PADDING] = reduction.count_include_pad
         if isinstance(reduction, Mean):
-            header[DIVISOR : DIVISOR + 1].view(np.float64)[0] = _real(reduction.divisor_override)
+            header[DIVISOR : DIVISOR + 1].view(np.float64)[0] = as_real(reduction.divisor_override)
         if isinstance(reduction, SmoothMax):
             header[BETA : BETA + 1].view(np.float64)[0] = reduction.beta
         self.items = prod(shape[axis] for axis in batch)
@@ -169,17 +169,22 @@ class Plan:
         self.sum_cells = int(header[PADDED]) + padded + SLACK
 
 
-def _table(region: Region, n: int, m: int) -> Any:
+def window_table(region: Region, n: int, m: int) -> Any:
     """start, stop, step, counted and cells of each window; counted as the bits of a float64.
 
     A step past the axis is the axis: such a window reads one cell at most.
     """
     table = np.zeros((m, WINDOW_WIDTH), np.int64)
     counted = np.zeros(m)
-    for i in range(m):
-        start, stop, step, cells = region.window(n, i)
-        table[i, :3] = start, stop, min(step, n)
-        counted[i] = _real(cells)
+    try:
+        table[:, :4] = region.table(n, 0, m)
+        counted[:] = table[:, 3]
+    except OverflowError:  # numbers past int64: a window of padding alone may count that many
+        for i in range(m):
+            start, stop, step, cells = region.window(n, i)
+            table[i, :3] = start, stop, min(step, n)
+            counted[i] = as_real(cells)
+    table[:, 2] = np.minimum(table[:, 2], n)
     table[:, 3] = counted.view(np.int64)
     table[:, 4] = (table[:, 1] - table[:, 0] + table[:, 2] - 1) // table[:, 2]
     return table
@@ -206,7 +211,7 @@ def _readers(table: Any, n: int) -> Any:
     return readers
 
 
-def _real(n: int | None) -> float:
+def as_real(n: int | None) -> float:
     """An integer of any size as a float64; 0 for None."""
     try:
         return float(n or 0)
@@ -227,13 +232,13 @@ def _slabs(region: Region, pooled: Shape) -> Any:
     return np.array(slabs, np.int64).reshape(-1, 4)
 
 
-def _regular(region: Region, n: int) -> tuple[int, int, int, int]:
+def regular(region: Region, n: int) -> tuple[int, int, int, int]:
     """(stride, origin, dilation, kernel) of windows that lie alike: i reads stride·i + origin + …
 
     All zero where they do not, or where nearly all of a window would be padding.
     """
     if isinstance(region, Part):
-        stride, origin, dilation, kernel = _regular(region.region, region.length)
+        stride, origin, dilation, kernel = regular(region.region, region.length)
         origin += stride * region.outputs[0] - region.slab_range[0]
         n = region.length
     elif isinstance(region, Sliding):
@@ -250,7 +255,7 @@ def _regular(region: Region, n: int) -> tuple[int, int, int, int]:
     return (0, 0, 0, 0) if extreme or kernel == 0 else (stride, origin, dilation, kernel)
 
 
-def _fold(entries: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
+def fold(entries: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
     """Batch axes with neighbours joined where every array steps through them as through one."""
     axes: list[tuple[int, ...]] = []
     for entry in entries:

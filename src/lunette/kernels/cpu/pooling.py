@@ -11,10 +11,12 @@ import numpy as np
 
 from lunette.kernels import threads
 from lunette.kernels.cpu import column_first, direct, row_first, spread, winners
-from lunette.kernels.cpu.plan import Plan, lane_axis, memory_order
+from lunette.kernels.cpu.plan import FOLDED, Plan, lane_axis, memory_order
+from lunette.kernels.cpu.results import new_array
 from lunette.ops.base import is_float
 from lunette.ops.pooling import Pooling
 from lunette.reductions import Max, Mean, Reduction, SmoothMax
+from lunette.regions import Part, Sliding
 
 __all__ = ["forward", "forward_with_indices", "jvp", "refuses", "vjp"]
 
@@ -101,8 +103,8 @@ class _Call:
     def new(self) -> Array:
         """The array for the result."""
         if self.order is None:
-            return np.empty(self.shape, self.dtype)
-        return np.empty(self.in_memory, self.dtype).transpose(self.back)
+            return new_array(self.shape, self.dtype)
+        return new_array(self.in_memory, self.dtype).transpose(self.back)
 
     def run(self, a: Array, b: Array, c: Array) -> None:
         kernel, plan, scratch = self.kernel, self.plan, self.scratch
@@ -118,31 +120,76 @@ class _Call:
 
         threads.run(task, self.units)
 
+    def run_items(self, a: Array, b: Array, c: Array, items: Any) -> None:
+        """The units of some batch items alone."""
+        kernel, plan, scratch = self.kernel, self.plan, self.scratch
+        at_a, at_b, at_c = (v.__array_interface__["data"][0] for v in (a, b, c))
+        each = self.units // plan.items
+
+        def task(first: int, last: int) -> None:
+            for item in items[first:last]:
+                start = int(item) * each
+                kernel(at_a, at_b, at_c, _scratch.of(scratch), plan.at, plan.room, start, start + each)
+
+        threads.run(task, len(items))
+
+
+class _Quick(_Call):
+    """A call of a kernel that takes numbers on trust, and flags the items where it should not have."""
+
+    again: Any  # gives the call that trusts nothing
+
+    def run(self, a: Array, b: Array, c: Array) -> None:
+        kernel, plan, scratch = self.kernel, self.plan, self.scratch
+        at_a, at_b = a.__array_interface__["data"][0], b.__array_interface__["data"][0]
+        at_c = at_b if c is b else c.__array_interface__["data"][0]
+        flags = np.zeros(plan.items, np.uint8)
+        at_flags = flags.__array_interface__["data"][0]
+        if self.small:
+            kernel(at_a, at_b, at_c, _scratch.of(scratch), plan.at, at_flags, 0, self.units)
+        else:
+
+            def task(first: int, last: int) -> None:
+                kernel(at_a, at_b, at_c, _scratch.of(scratch), plan.at, at_flags, first, last)
+
+            threads.run(task, self.units)
+        if flags.any():
+            self.again().run_items(a, b, c, np.flatnonzero(flags))
+
 
 @lru_cache(maxsize=1024)
-def _forward(op: Pooling, shape: Shape, strides: Shape, dtype: Any) -> _Call:
+def _forward(op: Pooling, shape: Shape, strides: Shape, dtype: Any, trusting: bool = True) -> _Call:
     kind, result = _kind(op.reduction), op.result_dtype(dtype)
     steps = _elements(strides, dtype)
     out = _kept_shape(op, shape)
-    if kind == direct.MAX:
+    if kind != direct.SMOOTH:
         lane = lane_axis(shape, steps, op.rank)
         y_steps = _result_steps(out, lane)
         plan = Plan(op, shape, (steps, y_steps, y_steps), lane)
+        units = plan.items * plan.tiles
+        if kind == direct.MEAN:
+            small = all(_reach(region) <= FOLDED for region in op.regions)
+            kernel = row_first.kernel(dtype.name, "add") if small else column_first.kernel(dtype.name)
+            return _Call(kernel, plan, out, result, lane, units, 8 * plan.sum_cells)
         if not plan.empty:
-            kernel = row_first.kernel(dtype.name)
-            units, scratch = plan.items * plan.tiles, 8 * plan.scratch_cells
-            return _Call(kernel, plan, out, result, lane, units, scratch)
-    if kind == direct.MEAN:
-        lane = lane_axis(shape, steps, op.rank)
-        y_steps = _result_steps(out, lane)
-        plan = Plan(op, shape, (steps, y_steps, y_steps), lane)
-        kernel = column_first.kernel(dtype.name)
-        units, scratch = plan.items * plan.tiles, 8 * plan.sum_cells
-        return _Call(kernel, plan, out, result, lane, units, scratch)
+            if trusting:
+                kernel = row_first.kernel(dtype.name, "most")
+                call = _Quick(kernel, plan, out, result, lane, units, 8 * plan.scratch_cells)
+                call.again = lambda: _forward(op, shape, strides, dtype, False)
+                return call
+            kernel = row_first.kernel(dtype.name, "larger")
+            return _Call(kernel, plan, out, result, lane, units, 8 * plan.scratch_cells)
     y_steps = _result_steps(out, -1)
     plan = Plan(op, shape, (steps, y_steps, y_steps))
     kernel = direct.value_kernel(dtype.name, kind, False)
     return _Call(kernel, plan, out, result, -1, plan.items * plan.output_rows, 24 * plan.room)
+
+
+def _reach(region: Any) -> int:
+    """Cells of a sliding window along its axis; of other regions more than any."""
+    if isinstance(region, Part):
+        return _reach(region.region)
+    return int(region.kernel) if isinstance(region, Sliding) else 1 << 62
 
 
 @lru_cache(maxsize=1024)

@@ -1,9 +1,13 @@
-"""A max whose windows overlap or are small: along the last axis first, then across each axis before it.
+"""A max, or a mean of small windows: along the last axis first, then across each axis before it.
 
 Of equal cells, each step keeps the earlier, so the last axis first gives the first in row-major
 order: the winner's own bits, be it a zero of either sign or a NaN. A unit is a tile of outputs on
 the first pooled axis of one item; what it needs of each axis lies in this thread's scratch memory.
 A window of many cells is folded by doubling: two cells, four, eight, then two halves that overlap.
+
+There are three operations. `larger` keeps the first NaN. `most`, one instruction, takes numbers on
+trust; an item where it saw a NaN is flagged, to be done again with `larger`. `add` is for means of
+at most `FOLDED` cells an axis; sums go from the first cell to the last.
 """
 
 # Numba types the kernels, not mypy.
@@ -20,10 +24,11 @@ from lunette.kernels.cpu import machine
 from lunette.kernels.cpu.direct import item_offset
 from lunette.kernels.cpu.halves import codec
 from lunette.kernels.cpu.lanes import lanes
-from lunette.kernels.cpu.machine import apart, compiled, pointer
+from lunette.kernels.cpu.machine import apart, compiled, pointer, real
 from lunette.kernels.cpu.passes import (
     across_between,
     along_input,
+    divided,
     inside,
     least,
     moves,
@@ -32,6 +37,9 @@ from lunette.kernels.cpu.passes import (
 from lunette.kernels.cpu.plan import (
     AXES,
     AXIS_WIDTH,
+    COUNT_PADDING,
+    COUNTS,
+    DIVISOR,
     FOLD,
     LANES,
     LEFT,
@@ -44,7 +52,14 @@ from lunette.kernels.cpu.plan import (
     WINDOW_WIDTH,
 )
 
-__all__ = ["hull", "input_line", "kernel"]
+__all__ = ["counted", "hull", "input_line", "kernel"]
+
+
+@compiled
+def counted(g, axis, i):
+    """The cells of a window that count on one axis."""
+    w = g[AXES + axis * AXIS_WIDTH + 5] + WINDOW_WIDTH * i
+    return real(g[w + 3]) if g[COUNT_PADDING] else float(g[w + 4])
 
 
 @compiled
@@ -77,16 +92,44 @@ def input_line(g, line, array):
 
 
 @cache
-def kernel(dtype: str) -> Any:
-    """The kernel for a dtype; every axis may be regular or not, but no window may be empty."""
-    outer = codec(dtype, False)
-    memory, work = outer.memory, outer.work
-    fill, width = least(work), lanes(work, work, "").width
-    fetch, emit = moves(outer)
-    from_x = across_between(outer, outer.scratch, "larger")
-    to_y = across_between(outer.scratch, outer, "larger")
-    along_x = along_input(outer, "larger")
-    along, along_table, across, double, _ = passes(work, "larger")
+def kernel(dtype: str, operation: str) -> Any:
+    """The kernel of an operation for a dtype; every axis may be regular or not.
+
+    No window of a max may be empty.
+    """
+    summing = operation == "add"
+    outer = codec(dtype, summing)
+    memory, work, kept = outer.memory, outer.work, outer.kept
+    watch = operation == "most" and isinstance(work, types.Float)
+    fill, width = work(0) if summing else least(work), lanes(work, work, "").width
+    fetch, emit = moves(outer, watch)
+    from_x = across_between(outer, outer.scratch, operation, watch)
+    to_y = across_between(outer.scratch, outer, operation)
+    along_x = along_input(outer, operation)
+    along, along_table, across, double, _ = passes(work, operation)
+    divide = divided(outer)
+
+    @compiled
+    def clear(s, at, size):
+        for c in range(size):
+            s[at + c] = fill
+
+    @compiled
+    def means(s, g, i, at, y, to, outputs, before):
+        """Sums of `before` rows over their divisors: those of output `i` of the first axis."""
+        apart()
+        rank = g[RANK]
+        for line in range(before):
+            factor, rest = counted(g, 0, i), line
+            for axis in range(rank - 2, 0, -1):
+                f = AXES + axis * AXIS_WIDTH
+                factor *= counted(g, axis, rest % g[f + 1])
+                rest //= g[f + 1]
+            factor = 1.0 if factor == 0 else factor
+            if g[DIVISOR] > 0:
+                factor = real(g[DIVISOR])
+            k = line * outputs
+            divide(s, at + k, g[COUNTS], work(factor), y, to + k, outputs)
 
     @compiled
     def across_axis(s, g, axis, at, low, n, first, last, to, span):
@@ -98,7 +141,10 @@ def kernel(dtype: str) -> Any:
             for i in range(first, last):
                 w = table + WINDOW_WIDTH * i
                 row = at + (g[w] - low) * span
-                across(s, row, g[w + 2] * span, g[w + 4], to + (i - first) * span, span, False)
+                if summing & (g[w + 4] == 0):
+                    clear(s, to + (i - first) * span, span)
+                else:
+                    across(s, row, g[w + 2] * span, g[w + 4], to + (i - first) * span, span, False)
             return
         done = 1
         while True:
@@ -116,9 +162,10 @@ def kernel(dtype: str) -> Any:
             done *= 2
 
     @machine.kernel
-    def reduce_rows(x_at, y_at, z_at, scratch_at, g_at, room, first, last):
+    def reduce_rows(x_at, y_at, z_at, scratch_at, g_at, flags_at, first, last):
         g, s = pointer(g_at, types.int64), pointer(scratch_at, work)
-        x, y = pointer(x_at, memory), pointer(y_at, memory)
+        x, y = pointer(x_at, memory), pointer(y_at, kept)
+        flags = pointer(flags_at, types.uint8)
         rank, wide = g[RANK], g[LANES]
         e = AXES + (rank - 1) * AXIS_WIDTH
         n, m, far, table = g[e], g[e + 1], g[e + 2], g[e + 5]
@@ -127,8 +174,13 @@ def kernel(dtype: str) -> Any:
         in_place = (wide == 0) & (far == 1) & (dilation == 1) & (size <= g[FOLD])
         in_place &= (stride == 1) | ((stride == 2) & (size > 1))
         if not in_place:
-            for c in range(g[ROW_SIZE]):
-                s[row + c] = fill
+            clear(s, row, g[ROW_SIZE])
+        if summing:
+            for j in range(m):
+                cells = counted(g, rank - 1, j)
+                cells = 1.0 if (cells == 0) | (g[DIVISOR] > 0) else cells
+                for c in range(max(1, wide)):
+                    s[g[COUNTS] + j * max(1, wide) + c] = work(cells)
         for unit in range(first, last):
             item, tile = unit // g[TILES], unit % g[TILES]
             base, target = item_offset(g, item, 0), item_offset(g, item, 1)
@@ -141,7 +193,7 @@ def kernel(dtype: str) -> Any:
                 low, high = hull(g, 0, begin, end)
                 for axis in range(1, rank - 1):
                     lines *= g[AXES + axis * AXIS_WIDTH]
-            outputs, place = to_j - from_j, 0
+            outputs, place, seen = to_j - from_j, 0, 0
             begin_j = end_j = to_j
             if in_place:
                 begin_j, end_j = inside(from_j, to_j, n, stride, origin, size, width)
@@ -161,7 +213,7 @@ def kernel(dtype: str) -> Any:
                         position = number // (lines // rows)
                         at += (low + position) * g[AXES + 2]
                         at += input_line(g, (number - position * (lines // rows)) * rows, 0)
-                    along_x(
+                    seen |= along_x(
                         x,
                         at,
                         pitch,
@@ -190,17 +242,22 @@ def kernel(dtype: str) -> Any:
                                 w = table + WINDOW_WIDTH * j
                                 to = place + (j - from_j) * wide
                                 from_row = at + g[w] * far
-                                from_x(x, from_row, g[w + 2] * far, g[w + 4], s, to, wide)
+                                if summing & (g[w + 4] == 0):
+                                    clear(s, to, wide)
+                                else:
+                                    step = g[w + 2] * far
+                                    seen |= from_x(x, from_row, step, g[w + 4], s, to, wide)
                         else:
                             for p in range(from_p, to_p):
                                 to = row + (p - from_p) * wide
-                                fetch(x, at + p * far, 1, s, to, wide, fill)
+                                seen |= fetch(x, at + p * far, 1, s, to, wide, fill)
                             count = to_p - from_p
                             axis = rank - 1
                             across_axis(s, g, axis, row, from_p, count, from_j, to_j, place, wide)
                         place += outputs * wide
                         continue
-                    fetch(x, at + from_p * far, far, s, left + from_p, to_p - from_p, fill)
+                    count = to_p - from_p
+                    seen |= fetch(x, at + from_p * far, far, s, left + from_p, count, fill)
                     start = left + origin + stride * from_j
                     if size == 0:
                         along_table(s, left, g, table, place, from_j, to_j)
@@ -218,7 +275,14 @@ def kernel(dtype: str) -> Any:
                         for c in range(left + to_p, start + reach):
                             s[c] = fill
                     place += outputs
+            if watch & (seen != 0):
+                flags[item] = 1
             span, here, there = outputs * max(wide, 1), 0, g[SECOND]
+            if summing & (rank == 1):
+                first_count = g[COUNTS] + begin * max(wide, 1)
+                factor = real(g[DIVISOR]) if g[DIVISOR] > 0 else 1.0
+                divide(s, 0, first_count, work(factor), y, target + begin * max(wide, 1), span)
+                continue
             if rank == 1:
                 emit(s, 0, y, target + begin * max(wide, 1), span)
                 continue
@@ -230,7 +294,13 @@ def kernel(dtype: str) -> Any:
                     across_axis(s, g, axis, at, 0, g[f], 0, g[f + 1], to, span)
                 span *= g[f + 1]
                 here, there = there, here
-            if (g[AXES + 10] <= g[FOLD]) | (g[AXES + 7] >= g[AXES + 10]):
+            if summing:
+                across_axis(s, g, 0, here, low, high - low, begin, end, there, span)
+                inner = outputs * max(wide, 1)
+                for i in range(begin, end):
+                    at = there + (i - begin) * span
+                    means(s, g, i, at, y, target + i * span, inner, span // inner)
+            elif (g[AXES + 10] <= g[FOLD]) | (g[AXES + 7] >= g[AXES + 10]):
                 for i in range(begin, end):
                     w = g[AXES + 5] + WINDOW_WIDTH * i
                     at = here + (g[w] - low) * span

@@ -17,7 +17,6 @@ from typing import Any
 from numba import types
 
 from lunette.kernels.cpu import machine
-from lunette.kernels.cpu.column_first import counted
 from lunette.kernels.cpu.direct import item_offset
 from lunette.kernels.cpu.halves import codec
 from lunette.kernels.cpu.lanes import lanes
@@ -38,6 +37,7 @@ from lunette.kernels.cpu.plan import (
     SPREAD_SECOND,
     WINDOW_WIDTH,
 )
+from lunette.kernels.cpu.row_first import counted
 
 __all__ = ["kernel"]
 

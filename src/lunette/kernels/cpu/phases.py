@@ -1,0 +1,220 @@
+"""Rows laid out by phase in scratch memory, so that every tap of every window is a plain vector load.
+
+With stride s, cell u of a row belongs to phase u mod s and block u // s. A phase is kept as one
+run of cells: then tap t of windows c, c + 1, … is found side by side at block c + t // s of phase
+t mod s, whatever the stride and dilation. Padding is in place, so no window needs a mask.
+"""
+
+# Numba types the kernels, not mypy; `v != v` is how a NaN is known.
+# mypy: disable-error-code="no-untyped-def,no-untyped-call"
+# ruff: noqa: PLR0124
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from lunette.kernels.cpu.halves import Codec
+from lunette.kernels.cpu.lanes import lanes
+from lunette.kernels.cpu.machine import compiled, real, within
+from lunette.kernels.cpu.plan import AXES, AXIS_WIDTH, BATCH, BATCH_RANK, BATCH_WIDTH, RANK, WINDOW_WIDTH
+from lunette.kernels.cpu.tiling import COLUMN_TILES, LEADS, ROW_TILES, SECOND
+
+__all__ = ["item_offset", "leading_cells", "leading_place", "layout", "tile_of"]
+
+
+@compiled
+def tile_of(g, unit):
+    """Item, leading place, tile of rows and tile of columns of a unit."""
+    rest, column = unit // g[COLUMN_TILES], unit % g[COLUMN_TILES]
+    rest, row = rest // g[ROW_TILES], rest % g[ROW_TILES]
+    return rest // g[LEADS], rest % g[LEADS], row, column
+
+
+@compiled
+def item_offset(g, item, array):
+    """Where batch item number `item` begins in one of the three arrays."""
+    offset = 0
+    for axis in range(g[BATCH_RANK] - 1, -1, -1):
+        entry = BATCH + axis * BATCH_WIDTH
+        offset += (item % g[entry]) * g[entry + 1 + array]
+        item //= g[entry]
+    return offset
+
+
+@compiled
+def leading_place(g, lead, array, lengths):
+    """Offset of a place of the leading axes, counted by outputs (`lengths` = 1) or inputs (0)."""
+    offset = 0
+    for axis in range(g[RANK] - 3, -1, -1):
+        entry = AXES + axis * AXIS_WIDTH
+        offset += (lead % g[entry + lengths]) * g[entry + 2 + array]
+        lead //= g[entry + lengths]
+    return offset
+
+
+@compiled
+def leading_cells(g, lead, lists, most):
+    """The cells that a window reads on the leading axes, in row-major order.
+
+    Fills three lists of `most` each: offset in array 0, offset in array 2, flat position. Gives how
+    many there are, and the product of the counted cells.
+    """
+    count, counted = 1, 1.0
+    lists[0] = lists[most] = lists[2 * most] = 0
+    for axis in range(g[RANK] - 2):
+        entry = AXES + axis * AXIS_WIDTH
+        after = 1
+        for later in range(axis + 1, g[RANK] - 2):
+            after *= g[AXES + later * AXIS_WIDTH + 1]
+        window = g[entry + 5] + WINDOW_WIDTH * ((lead // after) % g[entry + 1])
+        start, step, length = g[window], g[window + 2], g[window + 4]
+        counted *= real(g[window + 3])
+        for old in range(count - 1, -1, -1):  # from the back: each makes room for its own
+            a, c, flat = lists[old], lists[most + old], lists[2 * most + old]
+            for tap in range(length - 1, -1, -1):
+                p, new = start + tap * step, old * length + tap
+                lists[new] = a + p * g[entry + 2]
+                lists[most + new] = c + p * g[entry + 4]
+                lists[2 * most + new] = flat + p * g[entry + 6]
+        count *= length
+    return count, counted
+
+
+@compiled
+def lay_pads(s, g, fill):
+    """Fill the rows of a tile, once for all tiles: where there is padding, it stays."""
+    if g[COLUMN_TILES] == 1:
+        for c in range(g[SECOND]):
+            s[c] = fill
+
+
+@cache
+def layout(codec: Codec, watch: str) -> Any:
+    """`lay` for a codec; it watches for "nan", or for all that is not "finite", or not at all."""
+    from_x, here = lanes(codec.memory, codec.work, codec.half), lanes(codec.work, codec.work, "")
+    width, load, load_part, load_step = here.width, from_x.load, from_x.load_part, from_x.load_step
+    store, evens, odds = here.store, here.evens, here.odds
+    subtract, unordered = here.subtract, here.unordered
+    for_nan, for_all, read = watch == "nan", watch == "finite", codec.load
+
+    @compiled
+    def strange(a, b):
+        if for_nan:
+            return unordered(a, b)
+        if for_all:  # inf − inf is NaN
+            return unordered(subtract(a, a), subtract(b, b))
+        return 0
+
+    @compiled
+    def odd_one(v):
+        return (for_nan & (v != v)) | (for_all & (v - v != v - v))
+
+    @compiled
+    def by_one(x, at, pitch, rows, start, n, s, to, slot, pads, need, fill):
+        """Rows of stride 1: cells lo … hi are in the row."""
+        within()
+        lo, hi = min(need, max(0, -start)), max(0, min(need, n - start))
+        seen, p = 0, at + start
+        for _ in range(rows):
+            if hi - lo >= width:
+                for c in range(lo, hi - width, width):
+                    a = load(x, p + c)
+                    seen |= strange(a, a)
+                    store(s, to + c, a)
+                a = load(x, p + hi - width)
+                seen |= strange(a, a)
+                store(s, to + hi - width, a)
+            elif hi > lo:
+                a = load_part(x, p + lo, 0, hi - lo, fill)
+                seen |= strange(a, a)
+                store(s, to + lo, a)
+            if pads:
+                for c in range(lo):
+                    s[to + c] = fill
+                for c in range(hi, need):
+                    s[to + c] = fill
+            p += pitch
+            to += slot
+        return seen
+
+    @compiled
+    def by_two(x, at, pitch, rows, start, n, s, to, slot, pads, length, need, fill):
+        """Rows of stride 2: blocks lo … hi have both of their cells in the row."""
+        within()
+        lo = min(need, max(0, -(start // 2)))
+        hi = max(lo, min(need, (n - start) // 2))
+        second_alone = (lo > 0) & (start + 2 * lo - 1 == 0)
+        first_alone = (hi < need) & (0 <= start + 2 * hi) & (start + 2 * hi < n)
+        seen, p, other, left = 0, at + start, to + length, 2 * (hi - lo)
+        for _ in range(rows):
+            if hi - lo >= width:
+                for c in range(lo, hi - width, width):
+                    a, b = load(x, p + 2 * c), load(x, p + 2 * c + width)
+                    seen |= strange(a, b)
+                    store(s, to + c, evens(a, b))
+                    store(s, other + c, odds(a, b))
+                c = hi - width
+                a, b = load(x, p + 2 * c), load(x, p + 2 * c + width)
+                seen |= strange(a, b)
+                store(s, to + c, evens(a, b))
+                store(s, other + c, odds(a, b))
+            elif hi > lo:
+                a = load_part(x, p + 2 * lo, 0, min(width, left), fill)
+                b = load_part(x, p + 2 * lo + width, 0, left - width, fill)
+                seen |= strange(a, b)
+                store(s, to + lo, evens(a, b))
+                store(s, other + lo, odds(a, b))
+            if pads:
+                for c in range(lo):
+                    s[to + c] = s[other + c] = fill
+                for c in range(hi, need):
+                    s[to + c] = s[other + c] = fill
+            if second_alone:
+                s[other + lo - 1] = read(x[p + 2 * lo - 1])
+                seen |= odd_one(s[other + lo - 1])
+            if first_alone:
+                s[to + hi] = read(x[p + 2 * hi])
+                seen |= odd_one(s[to + hi])
+            p += pitch
+            to += slot
+            other += slot
+        return seen
+
+    @compiled
+    def by_step(x, at, pitch, rows, far, start, n, s, to, slot, length, need, stride, phases, fill):
+        """Rows of any stride and layout, gathered."""
+        within()
+        seen = 0
+        for _ in range(rows):
+            for phase in range(phases):
+                # The blocks whose cell of this phase lies in the row.
+                low = -((start + phase) // stride)
+                high = -((start + phase - n) // stride)
+                for c in range(0, need, width):
+                    first, last = min(max(0, low - c), width), max(0, min(width, high - c))
+                    p = at + (start + phase + stride * c) * far
+                    a = load_step(x, p, stride * far, first, last, fill)
+                    seen |= strange(a, a)
+                    store(s, to + phase * length + c, a)
+            at += pitch
+            to += slot
+        return seen
+
+    @compiled
+    def lay(x, at, pitch, rows, far, start, n, s, to, slot, pads, length, need, stride, phases, fill):
+        """Positions start, start + 1, … of each row by phase; not zero if something strange was seen.
+
+        Rows begin `pitch` apart and are kept `slot` apart; of each phase `need` cells are used.
+        Padding is written where `pads` says so; elsewhere it is there already.
+        """
+        within()
+        if (stride == 1) & (far == 1):
+            return by_one(x, at, pitch, rows, start, n, s, to, slot, pads, need, fill)
+        if (stride == 2) & (phases == 2) & (far == 1):
+            return by_two(x, at, pitch, rows, start, n, s, to, slot, pads, length, need, fill)
+        return by_step(
+            x, at, pitch, rows, far, start, n, s, to, slot, length, need, stride, phases, fill
+        )
+
+    return lay
