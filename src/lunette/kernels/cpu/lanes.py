@@ -50,7 +50,7 @@ class Lanes(NamedTuple):
     low … high, and fills the others; `load_step(p, i, step, low, high, fill)` elements
     `i, i + step, …`; `evens` and `odds` unzip two vectors, `zip_low` and `zip_high` join them.
     `larger` keeps the first of equals and the first NaN; `most` keeps the first of equals, one
-    instruction, for vectors that `unordered` has found free of NaN. The two `_from` choose marks
+    instruction, for vectors that `unordered` has found free of NaN; `least` is its opposite. The two `_from` choose marks
     by the same rules, and `where_equal` keeps a value where a mark has a code, else zero.
     `slide_one(a, b)` and `slide_two(a, b)` are the elements one and two after those of `a`.
     """
@@ -79,6 +79,7 @@ class Lanes(NamedTuple):
     where_equal: Any
     slide_one: Any
     slide_two: Any
+    least: Any
 
 
 @cache
@@ -288,6 +289,16 @@ def lanes(memory: Any, work: Any, half: str) -> Lanes:
         return vector(best, value), generate
 
     @intrinsic  # type: ignore[untyped-decorator]
+    def least(context: Any, best: Any, value: Any) -> Any:
+        """The smaller of each pair, `best` of equals; neither may be NaN."""
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            best, value = arguments
+            return builder.select(exceeds(builder, value, best), value, best)
+
+        return vector(best, value), generate
+
+    @intrinsic  # type: ignore[untyped-decorator]
     def most_from(context: Any, best: Any, value: Any, mark: Any, other: Any) -> Any:
         """`other` where `value` is larger than `best`, `mark` elsewhere; neither may be NaN."""
 
@@ -347,6 +358,7 @@ def lanes(memory: Any, work: Any, half: str) -> Lanes:
         where_equal,
         shuffle(list(range(1, count + 1))),
         shuffle(list(range(2, count + 2))),
+        least,
     )
 
 

@@ -16,11 +16,11 @@ from typing import Any
 
 from lunette.kernels.cpu.halves import Codec
 from lunette.kernels.cpu.lanes import lanes
-from lunette.kernels.cpu.machine import compiled, real, within
-from lunette.kernels.cpu.plan import AXES, AXIS_WIDTH, BATCH, BATCH_RANK, BATCH_WIDTH, RANK, WINDOW_WIDTH
-from lunette.kernels.cpu.tiling import COLUMN_TILES, LEADS, ROW_TILES, SECOND
+from lunette.kernels.cpu.machine import apart, bits, compiled, real, within
+from lunette.kernels.cpu.plan import AXES, AXIS_WIDTH, COUNT_PADDING, RANK, WINDOW_WIDTH
+from lunette.kernels.cpu.tiling import COLUMN_TILES, HULLS, LEADS, ROW_TILES, ROWS
 
-__all__ = ["item_offset", "leading_cells", "leading_place", "layout", "tile_of"]
+__all__ = ["layout", "leading_cells", "leading_place", "leading_readers", "reads", "rows_of", "tile_of", "tile_rows"]
 
 
 @compiled
@@ -32,14 +32,32 @@ def tile_of(g, unit):
 
 
 @compiled
-def item_offset(g, item, array):
-    """Where batch item number `item` begins in one of the three arrays."""
-    offset = 0
-    for axis in range(g[BATCH_RANK] - 1, -1, -1):
-        entry = BATCH + axis * BATCH_WIDTH
-        offset += (item % g[entry]) * g[entry + 1 + array]
-        item //= g[entry]
-    return offset
+def tile_rows(g, tile, outputs):
+    """What a tile has of the axis before the last, and the hull of what it reads there.
+
+    It has outputs and reads inputs, or, where `outputs` is 0, has inputs and reads outputs.
+    """
+    if g[RANK] == 1:
+        return 0, 1, 0, 1
+    e = AXES + (g[RANK] - 2) * AXIS_WIDTH
+    hull = g[HULLS] + 2 * tile
+    begin, end = tile * g[ROWS], min(g[e + outputs], (tile + 1) * g[ROWS])
+    return begin, end, g[hull], g[hull + 1]
+
+
+@compiled
+def reads(g, w, p):
+    """Whether a window of the table at `w` has position `p` among its cells."""
+    return (g[w] <= p) & (p < g[w + 1]) & ((p - g[w]) % g[w + 2] == 0)
+
+
+@compiled
+def rows_of(g, i):
+    """First row, step, number of rows and counted rows of output `i` on the axis before the last."""
+    if g[RANK] == 1:
+        return 0, 1, 1, 1.0
+    w = g[AXES + (g[RANK] - 2) * AXIS_WIDTH + 5] + WINDOW_WIDTH * i
+    return g[w], g[w + 2], g[w + 4], real(g[w + 3])
 
 
 @compiled
@@ -82,11 +100,44 @@ def leading_cells(g, lead, lists, most):
 
 
 @compiled
-def lay_pads(s, g, fill):
-    """Fill the rows of a tile, once for all tiles: where there is padding, it stays."""
-    if g[COLUMN_TILES] == 1:
-        for c in range(g[SECOND]):
-            s[c] = fill
+def leading_readers(g, lead, lists, most):
+    """The outputs that read a place of the leading axes, in row-major order.
+
+    Fills four lists of `most` each: offset in array 1, flat position among outputs, the number of
+    the cell among the cells that the output reads there, and the bits of the number that the output
+    counts there. Gives how many there are.
+    """
+    count = 1
+    lists[0] = lists[most] = lists[2 * most] = 0
+    lists[3 * most] = bits(1.0)
+    for axis in range(g[RANK] - 2):
+        entry = AXES + axis * AXIS_WIDTH
+        after, inner = 1, 1
+        for later in range(axis + 1, g[RANK]):
+            inner *= g[AXES + later * AXIS_WIDTH + 1]
+            if later < g[RANK] - 2:
+                after *= g[AXES + later * AXIS_WIDTH]
+        p = (lead // after) % g[entry]
+        low, high = g[g[entry + 11] + 2 * p], g[g[entry + 11] + 2 * p + 1]
+        readers = 0
+        for i in range(low, high):
+            w = g[entry + 5] + WINDOW_WIDTH * i
+            readers += reads(g, w, p)
+        for old in range(count - 1, -1, -1):  # from the back: each makes room for its own
+            a, flat, cell = lists[old], lists[most + old], lists[2 * most + old]
+            counted = real(lists[3 * most + old])
+            new = (old + 1) * readers
+            for i in range(high - 1, low - 1, -1):
+                w = g[entry + 5] + WINDOW_WIDTH * i
+                if reads(g, w, p):
+                    new -= 1
+                    lists[new] = a + i * g[entry + 3]
+                    lists[most + new] = flat + i * inner
+                    lists[2 * most + new] = cell * g[w + 4] + (p - g[w]) // g[w + 2]
+                    cells = real(g[w + 3]) if g[COUNT_PADDING] else float(g[w + 4])
+                    lists[3 * most + new] = bits(counted * cells)
+        count *= readers
+    return count
 
 
 @cache
@@ -96,7 +147,7 @@ def layout(codec: Codec, watch: str) -> Any:
     width, load, load_part, load_step = here.width, from_x.load, from_x.load_part, from_x.load_step
     store, evens, odds = here.store, here.evens, here.odds
     subtract, unordered = here.subtract, here.unordered
-    for_nan, for_all, read = watch == "nan", watch == "finite", codec.load
+    for_nan, for_all, read, zero = watch == "nan", watch == "finite", codec.load, codec.work(0)
 
     @compiled
     def strange(a, b):
@@ -107,11 +158,18 @@ def layout(codec: Codec, watch: str) -> Any:
         return 0
 
     @compiled
+    def strange_part(x, at, high, a):
+        """As `strange` for lanes up to `high` of a vector that was filled beyond them."""
+        if for_all:
+            a = load_part(x, at, 0, high, zero)
+        return strange(a, a)
+
+    @compiled
     def odd_one(v):
         return (for_nan & (v != v)) | (for_all & (v - v != v - v))
 
     @compiled
-    def by_one(x, at, pitch, rows, start, n, s, to, slot, pads, need, fill):
+    def by_one(x, at, pitch, rows, start, n, s, to, slot, need, fill):
         """Rows of stride 1: cells lo … hi are in the row."""
         within()
         lo, hi = min(need, max(0, -start)), max(0, min(need, n - start))
@@ -127,19 +185,18 @@ def layout(codec: Codec, watch: str) -> Any:
                 store(s, to + hi - width, a)
             elif hi > lo:
                 a = load_part(x, p + lo, 0, hi - lo, fill)
-                seen |= strange(a, a)
+                seen |= strange_part(x, p + lo, hi - lo, a)
                 store(s, to + lo, a)
-            if pads:
-                for c in range(lo):
-                    s[to + c] = fill
-                for c in range(hi, need):
-                    s[to + c] = fill
+            for c in range(lo):
+                s[to + c] = fill
+            for c in range(hi, need):
+                s[to + c] = fill
             p += pitch
             to += slot
         return seen
 
     @compiled
-    def by_two(x, at, pitch, rows, start, n, s, to, slot, pads, length, need, fill):
+    def by_two(x, at, pitch, rows, start, n, s, to, slot, length, need, fill):
         """Rows of stride 2: blocks lo … hi have both of their cells in the row."""
         within()
         lo = min(need, max(0, -(start // 2)))
@@ -162,14 +219,14 @@ def layout(codec: Codec, watch: str) -> Any:
             elif hi > lo:
                 a = load_part(x, p + 2 * lo, 0, min(width, left), fill)
                 b = load_part(x, p + 2 * lo + width, 0, left - width, fill)
-                seen |= strange(a, b)
+                seen |= strange_part(x, p + 2 * lo, min(width, left), a)
+                seen |= strange_part(x, p + 2 * lo + width, left - width, b)
                 store(s, to + lo, evens(a, b))
                 store(s, other + lo, odds(a, b))
-            if pads:
-                for c in range(lo):
-                    s[to + c] = s[other + c] = fill
-                for c in range(hi, need):
-                    s[to + c] = s[other + c] = fill
+            for c in range(lo):
+                s[to + c] = s[other + c] = fill
+            for c in range(hi, need):
+                s[to + c] = s[other + c] = fill
             if second_alone:
                 s[other + lo - 1] = read(x[p + 2 * lo - 1])
                 seen |= odd_one(s[other + lo - 1])
@@ -195,24 +252,25 @@ def layout(codec: Codec, watch: str) -> Any:
                     first, last = min(max(0, low - c), width), max(0, min(width, high - c))
                     p = at + (start + phase + stride * c) * far
                     a = load_step(x, p, stride * far, first, last, fill)
-                    seen |= strange(a, a)
                     store(s, to + phase * length + c, a)
+                    if for_all:
+                        a = load_step(x, p, stride * far, first, last, zero)
+                    seen |= strange(a, a)
             at += pitch
             to += slot
         return seen
 
     @compiled
-    def lay(x, at, pitch, rows, far, start, n, s, to, slot, pads, length, need, stride, phases, fill):
+    def lay(x, at, pitch, rows, far, start, n, s, to, slot, length, need, stride, phases, fill):
         """Positions start, start + 1, … of each row by phase; not zero if something strange was seen.
 
         Rows begin `pitch` apart and are kept `slot` apart; of each phase `need` cells are used.
-        Padding is written where `pads` says so; elsewhere it is there already.
         """
-        within()
+        apart()
         if (stride == 1) & (far == 1):
-            return by_one(x, at, pitch, rows, start, n, s, to, slot, pads, need, fill)
+            return by_one(x, at, pitch, rows, start, n, s, to, slot, need, fill)
         if (stride == 2) & (phases == 2) & (far == 1):
-            return by_two(x, at, pitch, rows, start, n, s, to, slot, pads, length, need, fill)
+            return by_two(x, at, pitch, rows, start, n, s, to, slot, length, need, fill)
         return by_step(
             x, at, pitch, rows, far, start, n, s, to, slot, length, need, stride, phases, fill
         )

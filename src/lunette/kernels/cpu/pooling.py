@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from lunette.kernels import threads
-from lunette.kernels.cpu import column_first, direct, row_first, spread, winners
+from lunette.kernels.cpu import column_first, direct, gathered, offsets, row_first, smooth, spread, winners
 from lunette.kernels.cpu.plan import FOLDED, Plan, lane_axis, memory_order
 from lunette.kernels.cpu.results import new_array
+from lunette.kernels.cpu.tiling import Tiling, lies_alike
 from lunette.ops.base import is_float
 from lunette.ops.pooling import Pooling
 from lunette.reductions import Max, Mean, Reduction, SmoothMax
@@ -157,6 +158,92 @@ class _Quick(_Call):
             self.again().run_items(a, b, c, np.flatnonzero(flags))
 
 
+class _Tiled:
+    """Kernels on tiles, one after the other, and the call that does flagged items again.
+
+    Of a gradient there are two: the first leaves marks or weights for the second.
+    """
+
+    def __init__(self, steps: list[tuple[Any, Tiling]], shape: Shape, dtype: Any, again: Any) -> None:
+        self.steps, self.shape, self.dtype, self.again = steps, shape, dtype, again
+        self.small = prod(shape) * steps[0][1].cells <= SMALL
+
+    def new(self) -> Array:
+        """The array for the result."""
+        return new_array(self.shape, self.dtype)
+
+    def run(self, a: Array, b: Array, c: Array) -> None:
+        flags = np.zeros(self.steps[0][1].items, np.uint8)
+        self.do(0, a, b, c, flags)
+        if flags.any():
+            self.again().run_items(a, b, c, np.flatnonzero(flags))
+
+    def do(self, step: int, a: Array, b: Array, c: Array, flags: Array) -> None:
+        kernel, tiling = self.steps[step]
+        at_a, at_b, at_c, at_flags = (v.__array_interface__["data"][0] for v in (a, b, c, flags))
+
+        def task(first: int, last: int) -> None:
+            kernel(at_a, at_b, at_c, _scratch.of(tiling.scratch), tiling.at, at_flags, first, last)
+
+        if self.small:
+            task(0, tiling.units)
+        else:
+            threads.run(task, tiling.units)
+
+
+class _MarkedGradient(_Tiled):
+    """The gradient of a max: marks, then gathering by them."""
+
+    def run(self, x: Array, gy: Array, gx: Array) -> None:
+        tiling = self.steps[0][1]
+        flags = np.zeros(tiling.items, np.uint8)
+        marks = new_array((tiling.all_outputs,), np.dtype(np.uint8))
+        self.do(0, x, marks, marks, flags)
+        self.do(1, marks, gy, gx, flags)
+        if flags.any():
+            self.again().run_items(x, gy, gx, np.flatnonzero(flags))
+
+
+class _WeightedGradient(_Tiled):
+    """The gradient of a smooth max: pivots and weights, then gathering by shares."""
+
+    def run(self, x: Array, gy: Array, gx: Array) -> None:
+        tiling = self.steps[0][1]
+        flags = np.zeros(tiling.items, np.uint8)
+        work = np.dtype(np.float32 if tiling.size == 4 else np.float64)
+        weights = new_array((2, tiling.all_outputs), work)
+        self.do(0, x, gy, weights, flags)
+        self.do(1, x, weights, gx, flags)
+        if flags.any():
+            self.again().run_items(x, gy, gx, np.flatnonzero(flags))
+
+
+class _MeanGradient(_Tiled):
+    """The gradient of a mean: it needs no input."""
+
+    def run(self, x: Array, gy: Array, gx: Array) -> None:
+        flags = np.zeros(1, np.uint8)
+        self.do(0, x, gy, gx, flags)
+
+
+SIDE_BY_SIDE = 64
+"""Cells of a window up to which neighbouring windows go cell by cell, side by side."""
+
+
+def _tiling(
+    op: Pooling, shape: Shape, steps: tuple[Shape, Shape, Shape], dtype: Any, **how: Any
+) -> Tiling | None:
+    """The tiles of a call whose windows are small and lie alike; None where they do not."""
+    cells = prod(min(_reach(region), n) for region, n in zip(op.regions, shape[-op.rank :], strict=True))
+    if cells > SIDE_BY_SIDE or not lies_alike(op, shape) or 0 in shape:
+        return None
+    size = 4 if dtype.name in ("float16", "bfloat16") else dtype.itemsize
+    if not is_float(dtype) and not isinstance(op.reduction, Max):
+        size = 8
+    tiling = Tiling(op, shape, steps, size, **how)
+    return None if tiling.empty or tiling.cells > 255 else tiling
+
+
 @lru_cache(maxsize=1024)
 def _forward(op: Pooling, shape: Shape, strides: Shape, dtype: Any, trusting: bool = True) -> _Call:
     kind, result = _kind(op.reduction), op.result_dtype(dtype)
@@ -180,6 +267,12 @@ def _forward(op: Pooling, shape: Shape, strides: Shape, dtype: Any, trusting: bo
             kernel = row_first.kernel(dtype.name, "larger")
             return _Call(kernel, plan, out, result, lane, units, 8 * plan.scratch_cells)
     y_steps = _result_steps(out, -1)
+    if kind == direct.SMOOTH and trusting:
+        tiling = _tiling(op, shape, (steps, y_steps, y_steps), dtype, areas=1)
+        if tiling is not None:
+            kernel = smooth.kernel(dtype.name, "forward", op.reduction.beta > 0)
+            again = lambda: _forward(op, shape, strides, dtype, False)  # noqa: E731
+            return _Tiled([(kernel, tiling)], out, result, again)
     plan = Plan(op, shape, (steps, y_steps, y_steps))
     kernel = direct.value_kernel(dtype.name, kind, False)
     return _Call(kernel, plan, out, result, -1, plan.items * plan.output_rows, 24 * plan.room)
@@ -193,9 +286,15 @@ def _reach(region: Any) -> int:
 
 
 @lru_cache(maxsize=1024)
-def _indices(op: Pooling, shape: Shape, strides: Shape, dtype: Any) -> _Call:
+def _indices(op: Pooling, shape: Shape, strides: Shape, dtype: Any, trusting: bool = True) -> Any:
     out = _kept_shape(op, shape)
     y_steps = _result_steps(out, -1)
+    if trusting:
+        steps = (_elements(strides, dtype), y_steps, y_steps)
+        tiling = _tiling(op, shape, steps, dtype)
+        if tiling is not None:
+            again = lambda: _indices(op, shape, strides, dtype, False)  # noqa: E731
+            return _Tiled([(offsets.kernel(dtype.name, "indices"), tiling)], out, dtype, again)
     plan = Plan(op, shape, (_elements(strides, dtype), y_steps, y_steps))
     if plan.has_winners:
         return _winners(plan, "indices", out, dtype, plan.items * plan.tiles)
@@ -204,11 +303,21 @@ def _indices(op: Pooling, shape: Shape, strides: Shape, dtype: Any) -> _Call:
 
 
 @lru_cache(maxsize=1024)
-def _derivative(op: Pooling, shape: Shape, strides: Shape, tangent: Shape, dtype: Any) -> _Call:
+def _derivative(
+    op: Pooling, shape: Shape, strides: Shape, tangent: Shape, dtype: Any, trusting: bool = True
+) -> Any:
     kind, ties = _kind(op.reduction), getattr(op.reduction, "ties", "")
     out = _kept_shape(op, shape)
-    steps, tangent_steps = _elements(strides, dtype), _elements(tangent, dtype)
-    plan = Plan(op, shape, (steps, _result_steps(out, -1), tangent_steps))
+    all_steps = (_elements(strides, dtype), _result_steps(out, -1), _elements(tangent, dtype))
+    if trusting and is_float(dtype) and ties in ("first", ""):
+        tiling = _tiling(op, shape, all_steps, dtype)
+        if tiling is not None:
+            kernel = offsets.kernel(dtype.name, "jvp")
+            if kind == direct.SMOOTH:
+                kernel = smooth.kernel(dtype.name, "jvp", op.reduction.beta > 0)
+            again = lambda: _derivative(op, shape, strides, tangent, dtype, False)  # noqa: E731
+            return _Tiled([(kernel, tiling)], out, dtype, again)
+    plan = Plan(op, shape, all_steps)
     if ties == "first" and plan.has_winners:
         return _winners(plan, "jvp", out, dtype, plan.items * plan.tiles)
     kernel = direct.derivative_kernel(dtype.name, kind, ties)
@@ -216,9 +325,26 @@ def _derivative(op: Pooling, shape: Shape, strides: Shape, tangent: Shape, dtype
 
 
 @lru_cache(maxsize=1024)
-def _gradient(op: Pooling, shape: Shape, strides: Shape, grad: Shape, dtype: Any) -> _Call:
+def _gradient(
+    op: Pooling, shape: Shape, strides: Shape, grad: Shape, dtype: Any, trusting: bool = True
+) -> Any:
     kind, ties = _kind(op.reduction), getattr(op.reduction, "ties", "")
     steps, grad_steps = _elements(strides, dtype), _elements(grad, dtype)
+    if trusting and is_float(dtype) and ties in ("first", "") and lane_axis(shape, steps, op.rank) < 0:
+        arrays = (steps, grad_steps, _result_steps(shape, -1))
+        back = _tiling(op, shape, arrays, dtype, backward=True, areas=1 if kind == direct.MEAN else 2)
+        if back is not None and max(back.readers) <= 64:
+            again = lambda: _gradient(op, shape, strides, grad, dtype, False)  # noqa: E731
+            if kind == direct.MEAN:
+                return _MeanGradient([(gathered.kernel(dtype.name, "mean"), back)], shape, dtype, None)
+            ahead = _tiling(op, shape, arrays, dtype, areas=1)
+            if kind == direct.MAX:
+                marks, gather = offsets.kernel(dtype.name, "offsets"), gathered.kernel(dtype.name, "max")
+                return _MarkedGradient([(marks, ahead), (gather, back)], shape, dtype, again)
+            rising = op.reduction.beta > 0
+            weights = smooth.kernel(dtype.name, "weights", rising)
+            gather = gathered.kernel(dtype.name, "rising" if rising else "falling")
+            return _WeightedGradient([(weights, ahead), (gather, back)], shape, dtype, again)
     if kind == direct.MEAN:
         lane = lane_axis(shape, steps, op.rank)
         plan = Plan(op, shape, (steps, grad_steps, _result_steps(shape, lane)), lane)

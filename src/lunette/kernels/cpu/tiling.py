@@ -3,6 +3,9 @@
 A tile is a few neighbouring outputs of the last two pooled axes (or inputs, for a gradient) at one
 place of the axes before them, so the memory it needs is a few rows whatever the rank. Its table is
 an array of int64 with the axes, batch and windows of `plan`, and a header of its own.
+
+With stride s, position p of a row is cell p mod s of block p // s. A window of output c has tap t at
+s·c + origin + t·dilation = s·(c + o) + u, where o is `BLOCK` and u is the tap's *place*.
 """
 
 from __future__ import annotations
@@ -22,7 +25,6 @@ from lunette.kernels.cpu.plan import (
     COUNT_PADDING,
     DIVISOR,
     RANK,
-    WINDOW_WIDTH,
     WINDOWS,
     as_real,
     fold,
@@ -32,27 +34,35 @@ from lunette.kernels.cpu.plan import (
 from lunette.ops.pooling import Pooling
 from lunette.reductions import Mean, SmoothMax
 
-__all__ = ["Tiling", "lies_alike"]
+__all__ = ["MOST_CELLS", "Tiling", "lies_alike"]
 
 Shape = tuple[int, ...]
 Strides = tuple[int, ...]
 
 # The header, past the entries that every plan has.
+ALL_OUTPUTS = 2
 COLUMNS, COLUMN_TILES, ROWS, ROW_TILES, LEADS, SLOT, LENGTH, PHASES = range(6, 14)
-DEPTH, MOST, TAPS, LISTS, COUNTS, SECOND, ITEM_OUTPUTS, FIRST_BLOCK, REACH, START = range(14, 24)
-"""Outputs of a tile on the last axis and how many such tiles; the same on the axis before; places
-of the axes before that; scratch cells of a row and of one of its phases; phases; rows of a tile;
-cells of a window on the leading axes, at most; where the taps' offsets are; and where in scratch
-memory, in bytes, the lists, the divisors and a second set of rows begin."""
+DEPTH, MOST, TAPS, COUNTED, CELLS, FIRSTS, OUTPUTS, BLOCK, REACH, AREA, HULLS = range(14, 25)
+"""Columns of a tile and tiles along the last axis; the same on the axis before; places of the axes
+before that; scratch cells of a row, and of one phase of it; phases; rows of a tile; cells (readers,
+for a gradient) on the leading axes, at most; where the taps, the counted cells, the cells and the
+first taps of each output are; outputs of an item; `o`; blocks that a window reaches past its own;
+where rows begin in scratch memory, in bytes; and where the hull of each tile of rows is."""
+
+SPARE = 128
+"""Cells of scratch memory after each area: a vector may reach past what is used."""
 
 NEAR = 24 << 10
-"""Bytes of scratch memory that a tile should not exceed: half of a usual first-level cache."""
+"""Bytes of rows that a tile should not exceed: half of a usual first-level cache."""
 
 LONGEST = 1024
-"""Outputs of a tile along the last axis, at most."""
+"""Columns of a tile, at most."""
 
 ENOUGH = 16
 """Tiles of a large call, at least, so that threads have something to share."""
+
+MOST_CELLS = 255
+"""Cells of a window that a mark of one byte can tell apart."""
 
 
 def lies_alike(op: Pooling, shape: Shape) -> bool:
@@ -61,7 +71,10 @@ def lies_alike(op: Pooling, shape: Shape) -> bool:
 
 
 class Tiling:
-    """The table of one op on one shape and layout, cut for values or, `backward`, for gradients."""
+    """The table of one op on one shape and layout, cut for values or, `backward`, for gradients.
+
+    `size` is the bytes of a number of the arithmetic. `areas` is how many sets of rows a tile has.
+    """
 
     def __init__(
         self,
@@ -70,129 +83,172 @@ class Tiling:
         strides: tuple[Strides, Strides, Strides],
         size: int,
         backward: bool = False,
-        folded: bool = False,
+        areas: int = 2,
     ) -> None:
         rank, first = op.rank, len(shape) - op.rank
         pooled = shape[first:]
         outputs = [r.out_length(n) for r, n in zip(op.regions, pooled, strict=True)]
-        windows = [window_table(r, n, m) for r, n, m in zip(op.regions, pooled, outputs, strict=True)]
-        axes = fold([(shape[a], *(s[a] for s in strides)) for a in range(first)])
+        windows = [
+            window_table(r, n, m) for r, n, m in zip(op.regions, pooled, outputs, strict=True)
+        ]
         g = np.zeros(WINDOWS, np.int64)
-        g[BATCH_RANK], g[RANK] = len(axes), rank
-        for i, entry in enumerate(axes):
-            g[BATCH + i * BATCH_WIDTH :][: len(entry)] = entry
-        tables, place = [], WINDOWS
+        self.items, self.size = prod(shape[:first]), size
+        self.all_outputs = self.items * prod(outputs)
+        self.longest = [int(w[:, 4].max(initial=0)) for w in windows]
+        self.empty = any(bool((w[:, 4] == 0).any()) for w in windows)
+        self.tables: list[Any] = []
+        self.place = WINDOWS
+        _batch(g, fold([(shape[a], *(s[a] for s in strides)) for a in range(first)]))
+        g[RANK], g[OUTPUTS], g[ALL_OUTPUTS] = rank, prod(outputs), self.items * prod(outputs)
         for i, region in enumerate(op.regions):
             steps = (s[first + i] for s in strides)
             flat = prod(pooled[i + 1 :])
-            entry = (pooled[i], outputs[i], *steps, place, flat, *regular(region, pooled[i]))
+            at = self._keep(windows[i])
+            entry = (pooled[i], outputs[i], *steps, at, flat, *regular(region, pooled[i]))
             g[AXES + i * AXIS_WIDTH :][: len(entry)] = entry
-            tables.append(windows[i].ravel())
-            place += windows[i].size
-            if backward and i < rank - 1:
-                g[AXES + i * AXIS_WIDTH + 11] = place
-                tables.append(_readers(windows[i], pooled[i]).ravel())
-                place += tables[-1].size
-        reduction = op.reduction
-        if isinstance(reduction, (Mean, SmoothMax)):
-            g[COUNT_PADDING] = reduction.count_include_pad
-        if isinstance(reduction, Mean):
-            g[DIVISOR : DIVISOR + 1].view(np.float64)[0] = as_real(reduction.divisor_override)
-        if isinstance(reduction, SmoothMax):
-            g[BETA : BETA + 1].view(np.float64)[0] = reduction.beta
-        self.items = prod(shape[:first])
-        self.shape, self.outputs = pooled, outputs
-        self.longest = [int(w[:, 4].max(initial=0)) for w in windows]
-        self.empty = any(bool((w[:, 4] == 0).any()) for w in windows)
-        stride, origin, dilation, kernel = (int(v) for v in g[AXES + (rank - 1) * AXIS_WIDTH :][7:11])
-        # A row is laid out from a multiple of the stride, so that blocks begin with the row itself.
-        shift = origin % stride if not backward else 0
-        g[START] = origin - shift
-        taps = [shift + t * dilation for t in range(kernel)]
-        g[TAPS] = place
-        g[PHASES] = phases = min(stride, taps[-1] + 1)
-        g[ITEM_OUTPUTS] = prod(outputs)
-        width = 64 // size
-        g[REACH] = reach = taps[-1] // stride
+        spans = [_spans(g, i, w) for i, w in enumerate(windows)]
         if backward:
-            g[FIRST_BLOCK] = -origin // stride  # the block of position 0
-            columns = (pooled[-1] - 1 - origin) // stride - int(g[FIRST_BLOCK]) + 1
-            leads = pooled[: rank - 2]
-            most = prod(_most_readers(w) for w in windows[: rank - 2]) if rank > 2 else 1
-        else:
-            columns, leads = outputs[-1], tuple(outputs[: rank - 2])
-            most = prod(self.longest[: rank - 2]) if rank > 2 else 1
+            for i in range(rank - 1):
+                g[AXES + i * AXIS_WIDTH + 11] = self._keep(_readers(spans[i], pooled[i]))
+        _scalars(g, op)
+        stride, origin, dilation, kernel = (
+            int(v) for v in g[AXES + (rank - 1) * AXIS_WIDTH :][7:11]
+        )
+        self.cells = prod(self.longest[:-1]) * kernel
+        g[BLOCK] = origin // stride
+        places = [origin % stride + t * dilation for t in range(kernel)]
+        g[PHASES] = stride if backward else min(stride, places[-1] + 1)
+        g[REACH] = places[-1] // stride
+        width = 64 // size
+        self._columns(g, -(-pooled[-1] // stride) if backward else outputs[-1], width, backward)
+        g[TAPS] = self._keep(_by_phase(places, stride) if backward else _taps(g, places, stride))
+        counted = windows[-1][:, 3].view(np.float64) if g[COUNT_PADDING] else windows[-1][:, 4]
+        if g[DIVISOR]:  # instead of all counts
+            counted = np.ones(outputs[-1])
+        g[COUNTED], g[CELLS] = self._row(counted), self._row(windows[-1][:, 4])
+        skipped = (windows[-1][:, 0] - origin - stride * np.arange(outputs[-1])) // dilation
+        g[FIRSTS] = self._keep(_padded(skipped.clip(0, 255).astype(np.uint8), 128).view(np.int64))
+        leads = pooled[: rank - 2] if backward else outputs[: rank - 2]
+        per_axis = [_most_readers(w, n) for w, n in zip(spans, pooled, strict=True)]
+        self.readers = per_axis
+        g[LEADS] = prod(leads) if rank > 2 else 1
+        g[MOST] = prod((per_axis if backward else self.longest)[: rank - 2]) if rank > 2 else 1
+        g[ROWS] = g[ROW_TILES] = g[DEPTH] = 1
+        if rank > 1:
+            self._rows(g, windows[rank - 2], spans[rank - 2], areas, backward)
+        lists = 8 * (4 * int(g[MOST]) + 2 * self.cells + 2 * int(g[DEPTH] * g[MOST]) + 8)
+        g[AREA] = -(-lists // 64) * 64
+        self.area = int(g[MOST] * g[DEPTH] * g[SLOT]) + SPARE
+        self.units = self.items * int(g[LEADS] * g[ROW_TILES] * g[COLUMN_TILES])
+        rows = int(g[PHASES]) + 1  # a row of the input by phase, and one of counts
+        self.scratch = int(g[AREA]) + (areas * self.area + rows * int(g[LENGTH]) + SPARE) * size
+        self.table = np.concatenate([g, *self.tables])
+        self.at: int = self.table.__array_interface__["data"][0]
+
+    def _keep(self, table: Any) -> int:
+        """Where a table goes, after those kept before."""
+        at = self.place
+        self.tables.append(np.asarray(table, np.int64).ravel())
+        self.place += self.tables[-1].size
+        return at
+
+    def _row(self, values: Any) -> int:
+        """Keep a number for each output of the last axis, in the arithmetic's type."""
+        work = np.float32 if self.size == 4 else np.float64
+        return self._keep(_padded(np.asarray(values, work), 64).view(np.int64))
+
+    def _columns(self, g: Any, columns: int, width: int, backward: bool) -> None:
+        """Cut the last axis, where it is long."""
         tiles = -(-columns // LONGEST)
         g[COLUMNS] = -(-columns // tiles)
         g[COLUMN_TILES] = -(-columns // int(g[COLUMNS]))
-        g[LENGTH] = -(-(int(g[COLUMNS]) + reach) // width) * width
-        if folded:  # rows of results, not of cells
-            g[LENGTH] = -(-int(g[COLUMNS]) // width) * width + width
-        g[SLOT] = int(g[LENGTH]) * (1 if backward or folded else phases)
-        g[LEADS], g[MOST] = prod(leads), most
-        if rank > 1:
-            self._rows(g, windows[rank - 2], most, size, backward)
-        else:
-            g[ROWS] = g[ROW_TILES] = g[DEPTH] = 1
-        # Where each tap of a window is, from the place of its first: its phase, then its block.
-        offsets = [(u % stride) * int(g[LENGTH]) + u // stride for u in taps]
-        tables.append(np.array(offsets, np.int64))
-        g[COUNTS] = place + kernel
-        tables.append(self._counts(g, windows[-1], size))
-        self.table = np.concatenate([g, *tables])
-        self.units = self.items * int(g[LEADS] * g[ROW_TILES] * g[COLUMN_TILES])
-        self.cells, self.size = prod(self.longest[:-1]) * kernel, kernel
-        h = self.table[:WINDOWS]
-        h[LISTS] = -(-8 * (4 * most + 2 * self.cells) // 64) * 64
-        h[SECOND] = most * int(g[DEPTH] * g[SLOT])
-        self.scratch = int(h[LISTS]) + 2 * int(h[SECOND]) * size + 16 * 64
-        self.at: int = self.table.__array_interface__["data"][0]
+        g[LENGTH] = -(-int(g[COLUMNS] + g[REACH]) // width) * width
+        g[SLOT] = int(g[LENGTH]) * (1 if backward else int(g[PHASES]))
 
-    def _counts(self, g: Any, windows: Any, size: int) -> Any:
-        """What each window counts along the last axis, in the arithmetic's type; then a vector more."""
-        counted = windows[:, 3].view(np.float64) if g[COUNT_PADDING] else windows[:, 4]
-        if g[DIVISOR]:
-            counted = np.ones(len(windows))
-        padded = np.ones(-(-len(counted) // 8) * 8 + 64)
-        padded[: len(counted)] = counted
-        return padded.astype(np.float32 if size == 4 else np.float64).view(np.int64)
-
-    def _rows(self, g: Any, windows: Any, most: int, size: int, backward: bool) -> None:
+    def _rows(self, g: Any, windows: Any, spans: Any, areas: int, backward: bool) -> None:
         """Cut the axis before the last so that the rows a tile reads fit."""
         axis = AXES + (int(g[RANK]) - 2) * AXIS_WIDTH
         n, m = int(g[axis]), int(g[axis + 1])
-        room = NEAR // (int(g[SLOT]) * size * most * (2 if backward else 1))
-        count = n if backward else m
-        stride = max(1, n // m)
-        reach = _most_readers(windows) if backward else int(windows[:, 4].max(initial=1))
-        rows = (room - reach) * stride if backward else (room - reach) // stride
+        room = NEAR // (int(g[SLOT]) * self.size * int(g[MOST]) * areas)
+        count, stride = n if backward else m, max(1, n // m)
+        if backward:
+            rows = (room - _most_readers(spans, n)) * stride
+        else:
+            rows = (room - int(windows[:, 4].max(initial=1))) // stride
         rows = min(count, max(1, rows), max(1, -(-count * self.items * int(g[LEADS]) // ENOUGH)))
         g[ROWS], g[ROW_TILES] = rows, -(-count // rows)
-        if backward:
-            readers = _readers(windows, n)
-            depth = max(
-                int(readers[min(n, i + rows) - 1, 1] - readers[i, 0]) for i in range(0, n, rows)
-            )
-        else:
-            depth = max(
-                int(windows[i : i + rows, 1].max() - windows[i : i + rows, 0].min())
-                for i in range(0, m, rows)
-            )
-        g[DEPTH] = max(1, depth)
+        hull = _readers(spans, n) if backward else windows
+        cuts = range(0, count, rows)
+        hulls = [(hull[i : i + rows, 0].min(), hull[i : i + rows, 1].max()) for i in cuts]
+        g[HULLS] = self._keep(hulls)
+        g[DEPTH] = max(1, *(int(high - low) for low, high in hulls))
 
 
-def _readers(windows: Any, n: int) -> Any:
-    """The first reader of each position and the one past the last, for windows in order."""
+def _batch(g: Any, axes: list[tuple[int, ...]]) -> None:
+    g[BATCH_RANK] = len(axes)
+    for i, entry in enumerate(axes):
+        g[BATCH + i * BATCH_WIDTH :][: len(entry)] = entry
+
+
+def _scalars(g: Any, op: Pooling) -> None:
+    """What the reduction itself says."""
+    reduction = op.reduction
+    if isinstance(reduction, (Mean, SmoothMax)):
+        g[COUNT_PADDING] = reduction.count_include_pad
+    if isinstance(reduction, Mean):
+        g[DIVISOR : DIVISOR + 1].view(np.float64)[0] = as_real(reduction.divisor_override)
+    if isinstance(reduction, SmoothMax):
+        g[BETA : BETA + 1].view(np.float64)[0] = reduction.beta
+
+
+def _taps(g: Any, places: list[int], stride: int) -> list[int]:
+    """Where each tap is in a row laid out by phase, from the place of its output."""
+    return [(u % stride) * int(g[LENGTH]) + u // stride for u in places]
+
+
+def _by_phase(places: list[int], stride: int) -> list[int]:
+    """For each phase the taps on it, the last first: where they begin, then their tap and block.
+
+    The last tap of a window is on the cell that later outputs reach with earlier taps, so this is
+    the order of outputs.
+    """
+    taps = [[t for t in reversed(range(len(places))) if places[t] % stride == f] for f in range(stride)]
+    begins = np.cumsum([0, *map(len, taps)]).tolist()
+    pairs = [v for phase in taps for t in phase for v in (t, places[t] // stride)]
+    return [*begins, *pairs]
+
+
+def _padded(values: Any, more: int) -> Any:
+    """An array with `more` elements at its end, and a multiple of 8."""
+    padded = np.ones(-(-len(values) // 8) * 8 + more, values.dtype)
+    padded[: len(values)] = values
+    return padded
+
+
+def _spans(g: Any, axis: int, windows: Any) -> Any:
+    """The first position that each window may read and the one past the last, in order of outputs.
+
+    Dilation and padding together can put the first cell of a later window before that of an
+    earlier one; the windows of a regular axis are in order before they are clipped.
+    """
+    stride, origin, dilation, kernel = (int(v) for v in g[AXES + axis * AXIS_WIDTH :][7:11])
+    if kernel == 0:
+        return windows[:, :2]
+    starts = origin + stride * np.arange(len(windows))
+    return np.stack([starts, starts + dilation * (kernel - 1) + 1], axis=1)
+
+
+def _readers(spans: Any, n: int) -> Any:
+    """The first output that may read each position, and the one past the last."""
     positions = np.arange(n)
     readers = np.empty((n, 2), np.int64)
-    readers[:, 0] = np.searchsorted(windows[:, 1], positions, "right")
-    readers[:, 1] = np.searchsorted(windows[:, 0], positions, "right")
+    readers[:, 0] = np.searchsorted(spans[:, 1], positions, "right")
+    readers[:, 1] = np.searchsorted(spans[:, 0], positions, "right")
     readers[:, 1] = np.maximum(readers[:, 0], readers[:, 1])
     return readers
 
 
-def _most_readers(windows: Any) -> int:
-    """Outputs between the first and the last reader of one position, at most."""
-    n = int(windows[:, 1].max(initial=1))
-    readers = _readers(windows, n)
+def _most_readers(spans: Any, n: int) -> int:
+    """Outputs between the first and the last that may read one position, at most."""
+    readers = _readers(spans, n)
     return max(1, int((readers[:, 1] - readers[:, 0]).max(initial=1)))

@@ -1,0 +1,155 @@
+"""exp and log on whole vectors, for smooth max: the polynomials of `elementary`, with fewer cases.
+
+`exp_down(a)` is for a ≤ 0: within 1.5 units of the last place where the result is at least 2⁻¹²⁵
+(2⁻¹⁰²¹ for float64), and 0 below. `log_up(a)` is for finite normal a > 0: within 1.5 units.
+"""
+
+# Numba types the kernels, not mypy.
+# mypy: disable-error-code="no-untyped-def,no-untyped-call,no-any-return"
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from llvmlite import ir
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+__all__ = ["exp_down", "log_up"]
+
+
+class Form(NamedTuple):
+    """What a floating type needs: names, widths, and the constants of the two functions."""
+
+    suffix: str
+    integer: ir.IntType
+    fraction: int
+    magic: float
+    lowest: float
+    ln2: tuple[float, float]
+    series: tuple[float, ...]
+    root_half: int
+    artanh: tuple[float, ...]
+
+
+SINGLE = Form(
+    "f32",
+    ir.IntType(32),
+    23,
+    12582912.0,  # 1.5·2²³: adding it rounds to an integer, whose bits are then the lowest
+    -86.6,
+    (-0.693145751953125, -1.4286068203094172e-06),
+    (
+        1.9875691500e-4,
+        1.3981999507e-3,
+        8.3334519073e-3,
+        4.1665795894e-2,
+        1.6666665459e-1,
+        5.0000001201e-1,
+    ),
+    0x3F3504F3,
+    (0.22222222, 0.28571429, 0.4, 0.66666667),
+)
+DOUBLE = Form(
+    "f64",
+    ir.IntType(64),
+    52,
+    6755399441055744.0,
+    -707.7,
+    (-0.693147180369123816490, -1.90821492927058770002e-10),
+    (
+        1.6059043836821613e-10,
+        2.08767569878681e-09,
+        2.505210838544172e-08,
+        2.755731922398589e-07,
+        2.7557319223985893e-06,
+        2.48015873015873e-05,
+        0.0001984126984126984,
+        0.001388888888888889,
+        0.008333333333333333,
+        0.041666666666666664,
+        0.16666666666666666,
+        0.5,
+    ),
+    0x3FE6A09E667F3BCD,
+    (2 / 21, 2 / 19, 2 / 17, 2 / 15, 2 / 13, 2 / 11, 2 / 9, 2 / 7, 2 / 5, 2 / 3),
+)
+SPLIT_LN2 = {"f32": (0.693359375, -2.12194440e-4), "f64": (6.93147180369123816490e-01, 1.90821492927058770002e-10)}
+"""ln 2 as a short number, whose products with exponents are exact, and the rest."""
+
+
+class _Vectors:
+    """Arithmetic on vectors of one type, by the names of formulas."""
+
+    def __init__(self, builder: Any, vector: Any) -> None:
+        self.builder, self.real = builder, vector
+        self.form = SINGLE if isinstance(vector.element, ir.FloatType) else DOUBLE
+        self.whole = ir.VectorType(self.form.integer, vector.count)
+
+    def number(self, value: float) -> Any:
+        return ir.Constant(self.real, [value] * self.real.count)
+
+    def integer(self, value: int) -> Any:
+        return ir.Constant(self.whole, [value] * self.real.count)
+
+    def fma(self, a: Any, b: Any, c: Any) -> Any:
+        """`a·b + c`, rounded once."""
+        name = f"llvm.fma.v{self.real.count}{self.form.suffix}"
+        kind = ir.FunctionType(self.real, [self.real] * 3)
+        function = cgutils.get_or_insert_function(self.builder.module, kind, name)
+        return self.builder.call(function, [a, b, c])
+
+    def polynomial(self, x: Any, coefficients: tuple[float, ...]) -> Any:
+        """By Horner's rule, the highest power first."""
+        value = self.number(coefficients[0])
+        for coefficient in coefficients[1:]:
+            value = self.fma(value, x, self.number(coefficient))
+        return value
+
+
+def _exp(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    """e^a = 2^n · e^r with n the nearest integer to a/ln 2; 2^n is added to the exponent."""
+    (a,) = arguments
+    v = _Vectors(builder, a.type)
+    form = v.form
+    shifted = v.fma(a, v.number(1.4426950408889634), v.number(form.magic))
+    exponent = builder.shl(builder.bitcast(shifted, v.whole), v.integer(form.fraction))
+    n = builder.fsub(shifted, v.number(form.magic))
+    r = v.fma(n, v.number(form.ln2[1]), v.fma(n, v.number(form.ln2[0]), a))
+    p = v.polynomial(r, form.series)
+    p = builder.fadd(v.fma(p, builder.fmul(r, r), r), v.number(1.0))
+    value = builder.bitcast(builder.add(builder.bitcast(p, v.whole), exponent), v.real)
+    within = builder.fcmp_ordered(">", a, v.number(form.lowest))
+    return builder.select(within, value, v.number(0.0))
+
+
+def _log(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    """a = m·2^e with m in [√½, √2); log m = 2 artanh((m−1)/(m+1)) by its series."""
+    (a,) = arguments
+    v = _Vectors(builder, a.type)
+    form = v.form
+    bits, fraction = builder.bitcast(a, v.whole), v.integer(form.fraction)
+    e = builder.ashr(builder.sub(bits, v.integer(form.root_half)), fraction)
+    m = builder.bitcast(builder.sub(bits, builder.shl(e, fraction)), v.real)
+    k = builder.sitofp(e, v.real)
+    f = builder.fsub(m, v.number(1.0))
+    s = builder.fdiv(f, builder.fadd(m, v.number(1.0)))
+    z = builder.fmul(s, s)
+    p = v.polynomial(z, form.artanh)
+    short, rest_of_ln2 = SPLIT_LN2[form.suffix]
+    # log m = f − s·(f − z·p), the form that keeps f exact.
+    rest = builder.fmul(s, builder.fsub(f, builder.fmul(z, p)))
+    rest = builder.fsub(rest, builder.fmul(k, v.number(rest_of_ln2)))
+    return builder.fadd(builder.fmul(k, v.number(short)), builder.fsub(f, rest))
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def exp_down(context: Any, a: Any) -> Any:
+    """e^a of each lane, for a ≤ 0."""
+    return a(a), _exp
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def log_up(context: Any, a: Any) -> Any:
+    """The natural logarithm of each lane, for finite normal a > 0."""
+    return a(a), _log

@@ -1,0 +1,243 @@
+"""Gradients of small windows: every input gathers from the outputs that read it, in their order.
+
+A tile of inputs lays out the rows of outputs that read it; then each vector of inputs adds what each
+reader sends: of a max, the gradient where the mark is this cell's; of a mean, the gradient over the
+divisor; of a smooth max, the cell's share of it. Sums start from +0 and follow the row-major order of
+outputs, as in the specification, so no bit depends on tiles or threads.
+"""
+
+# Numba types the kernels, not mypy.
+# mypy: disable-error-code="no-untyped-def,no-untyped-call"
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from typing import Any
+
+from numba import types
+
+from lunette.kernels.cpu import machine
+from lunette.kernels.cpu.direct import item_offset
+from lunette.kernels.cpu.exponentials import exp_down
+from lunette.kernels.cpu.halves import Codec, codec, same
+from lunette.kernels.cpu.lanes import lanes
+from lunette.kernels.cpu.machine import apart, compiled, pointer, real
+from lunette.kernels.cpu.offsets import mark_type
+from lunette.kernels.cpu.phases import (
+    layout,
+    leading_place,
+    leading_readers,
+    reads,
+    tile_of,
+    tile_rows,
+)
+from lunette.kernels.cpu.plan import (
+    AXES,
+    AXIS_WIDTH,
+    BETA,
+    COUNT_PADDING,
+    DIVISOR,
+    RANK,
+    WINDOW_WIDTH,
+)
+from lunette.kernels.cpu.tiling import (
+    ALL_OUTPUTS,
+    AREA,
+    BLOCK,
+    COLUMNS,
+    COUNTED,
+    DEPTH,
+    LENGTH,
+    MOST,
+    OUTPUTS,
+    REACH,
+    SLOT,
+    SPARE,
+    TAPS,
+)
+
+__all__ = ["kernel"]
+
+
+@cache
+def kernel(dtype: str, reduction: str) -> Any:
+    """The kernel of `max`, `mean`, `rising` or `falling` (smooth max by the sign of beta) for a dtype.
+
+    Array 1 is the gradient of the result and array 2 that of the input. Array 0 is the marks of a
+    max; of a smooth max the input, and array 1 is what the kernel `weights` has left.
+    """
+    is_max, is_mean, is_smooth = reduction == "max", reduction == "mean", reduction in ("rising", "falling")
+    outer = codec(dtype, False)
+    memory, work = outer.memory, outer.work
+    mark = mark_type(work)
+    here, to_x = lanes(work, work, ""), lanes(memory, work, outer.half)
+    width, load, store, spread = here.width, here.load, here.store, here.spread
+    add, subtract, multiply, divide = here.add, here.subtract, here.multiply, here.divide
+    zip_low, zip_high, where_equal = here.zip_low, here.zip_high, here.where_equal
+    store_x, store_x_part, store_x_step = to_x.store, to_x.store_part, to_x.store_step
+    marks_here = lanes(mark, mark, "")
+    load_mark, spread_mark = marks_here.load, marks_here.spread
+    sent = outer.scratch if is_smooth else outer  # what is laid out of the outputs
+    lay, lay_x = layout(sent, "finite" if is_smooth else ""), layout(outer, "")
+    lay_marks = layout(Codec(types.uint8, mark, types.uint8, same, same, ""), "")
+    lay_counts = layout(outer.scratch, "")
+    bytes_each, zero, one = work.bitwidth // 8, work(0), work(1)
+    beyond = work(math.inf if reduction == "rising" else -math.inf)  # a pivot whose shares are 0
+
+    @compiled
+    def received(s, q, second, cells, phase, readers, count, c, first, last, g, taps, beta):
+        """What a vector of cells of one phase receives, taps first … last of it, from its readers."""
+        total = spread(zero)
+        value = load(cells, phase + c) if is_smooth else total
+        for r in range(count):
+            base, code = readers[2 * r] + c, readers[2 * r + 1]
+            for entry in range(first, last):
+                k = base - g[taps + 2 * entry + 1]
+                part = load(s, k)
+                if is_max:
+                    here_mark = spread_mark(mark(code + g[taps + 2 * entry]))
+                    part = where_equal(load_mark(q, k), here_mark, part)
+                if is_smooth:
+                    share = exp_down(multiply(beta, subtract(value, load(s, second + k))))
+                    part = multiply(part, share)
+                total = add(total, part)
+        return total
+
+    @compiled
+    def keep(gx, at, value, left):
+        if left >= width:
+            store_x(gx, at, value)
+        elif left > 0:
+            store_x_part(gx, at, value, left)
+
+    @compiled
+    def a_row(s, q, second, cells, length, readers, count, gx, at, left, blocks, g, taps, stride, beta):
+        """A row of inputs: `left` of them from `at` on in gx, in `blocks` of `stride`."""
+        apart()
+        pairs = taps + stride + 1
+        for c in range(0, blocks, width):
+            if stride <= 2:
+                a = received(
+                    s, q, second, cells, 0, readers, count, c, g[taps], g[taps + 1], g, pairs, beta
+                )
+                if stride == 1:
+                    keep(gx, at + c, a, left - c)
+                else:
+                    b = received(
+                        s, q, second, cells, length, readers, count, c, g[taps + 1], g[taps + 2], g, pairs, beta
+                    )
+                    keep(gx, at + 2 * c, zip_low(a, b), left - 2 * c)
+                    keep(gx, at + 2 * c + width, zip_high(a, b), left - 2 * c - width)
+            else:
+                for phase in range(stride):
+                    a = received(
+                        s, q, second, cells, phase * length, readers, count, c, g[taps + phase], g[taps + phase + 1], g, pairs, beta
+                    )
+                    cells_left = max(0, (left - stride * c - phase + stride - 1) // stride)
+                    place = at + stride * c + phase
+                    store_x_step(gx, place, stride, a, min(width, cells_left))
+
+    @compiled
+    def divided(s, at, need, factor, counts):
+        """A row of gradients over their divisors."""
+        apart()
+        share = spread(factor)
+        for c in range(0, need, width):
+            store(s, at + c, divide(load(s, at + c), multiply(share, load(counts, c))))
+
+    @machine.kernel
+    def gather(x_at, gy_at, gx_at, scratch_at, g_at, flags_at, begin_unit, end_unit):
+        g, flags = pointer(g_at, types.int64), pointer(flags_at, types.uint8)
+        lists, s = pointer(scratch_at, types.int64), pointer(scratch_at + g[AREA], work)
+        x, gx, marks = pointer(x_at, memory), pointer(gx_at, memory), pointer(x_at, types.uint8)
+        gy, weights = pointer(gy_at, memory), pointer(gy_at, work)
+        rank, most = g[RANK], g[MOST]
+        e = AXES + (rank - 1) * AXIS_WIDTH
+        f = AXES + max(0, rank - 2) * AXIS_WIDTH
+        pitch_x, pitch_y, pitch_gx, table, of_row, inner = 0, 0, 0, 0, 0, 0
+        if rank > 1:
+            pitch_x, pitch_y, pitch_gx = g[f + 2], g[f + 3], g[f + 4]
+            table, of_row, inner = g[f + 5], g[f + 11], g[e + 1]
+        n, m, far, far_y, stride, size = g[e], g[e + 1], g[e + 2], g[e + 3], g[e + 7], g[e + 10]
+        slot, deep, second = g[SLOT], g[DEPTH] * g[SLOT], most * g[DEPTH] * g[SLOT] + SPARE
+        q = pointer(scratch_at + g[AREA] + bytes_each * second, mark)
+        areas = 1 if is_mean else 2
+        cells = pointer(scratch_at + g[AREA] + bytes_each * areas * second, work)
+        readers = pointer(scratch_at + 32 * most, types.int64)
+        beta, length = spread(work(real(g[BETA]))), g[LENGTH]
+        blocks_in_row = (n + stride - 1) // stride
+        for unit in range(begin_unit, end_unit):
+            item, lead, row_tile, column_tile = tile_of(g, unit)
+            begin, end, low, high = tile_rows(g, row_tile, 0)
+            from_j = column_tile * g[COLUMNS]
+            blocks = min(blocks_in_row, from_j + g[COLUMNS]) - from_j
+            leads = leading_readers(g, lead, lists, most)
+            start, need, rows = from_j - g[BLOCK] - g[REACH], blocks + g[REACH], high - low
+            if is_mean:
+                counts = pointer(g_at + 8 * g[COUNTED], work)
+                lay_counts(counts, 0, 0, 1, 1, start, m, cells, 0, 0, 0, need, 1, 1, one)
+            seen = 0
+            for l in range(leads):
+                flat = item * g[OUTPUTS] + lists[most + l] + low * inner
+                if is_smooth:
+                    to = second + l * deep
+                    lay_counts(weights, flat, m, rows, 1, start, m, s, to, slot, 0, need, 1, 1, beyond)
+                    flat += g[ALL_OUTPUTS]
+                    seen |= lay(weights, flat, m, rows, 1, start, m, s, l * deep, slot, 0, need, 1, 1, zero)
+                else:
+                    at = item_offset(g, item, 1) + lists[l] + low * pitch_y
+                    lay(gy, at, pitch_y, rows, far_y, start, m, s, l * deep, slot, 0, need, 1, 1, zero)
+                if is_max:
+                    lay_marks(marks, flat, m, rows, 1, start, m, q, l * deep, slot, 0, need, 1, 1, mark(0))
+                if is_mean:
+                    for i in range(low, high):
+                        factor = real(lists[3 * most + l])
+                        if rank > 1:
+                            w = table + WINDOW_WIDTH * i
+                            factor *= real(g[w + 3]) if g[COUNT_PADDING] else float(g[w + 4])
+                        if g[DIVISOR] > 0:
+                            factor = real(g[DIVISOR])
+                        divided(s, l * deep + (i - low) * slot, need, work(factor), cells)
+            if is_smooth & (seen != 0):
+                flags[item] = 1
+            base = item_offset(g, item, 0) + leading_place(g, lead, 0, 0)
+            target = item_offset(g, item, 2) + leading_place(g, lead, 2, 0) + stride * from_j
+            for p in range(begin, end):
+                if is_smooth:
+                    at = base + p * pitch_x
+                    lay_x(x, at, 0, 1, far, stride * from_j, n, cells, 0, 0, length, blocks, stride, stride, zero)
+                # The rows that read this one, in order: where they are, and the number of the cell.
+                count = 0
+                for l in range(leads):
+                    cell = lists[2 * most + l]
+                    if rank == 1:
+                        readers[2 * count], readers[2 * count + 1] = l * deep + g[REACH], cell * size
+                        count += 1
+                        continue
+                    for i in range(g[of_row + 2 * p], g[of_row + 2 * p + 1]):
+                        w = table + WINDOW_WIDTH * i
+                        if reads(g, w, p):
+                            row = (p - g[w]) // g[w + 2]
+                            readers[2 * count] = l * deep + (i - low) * slot + g[REACH]
+                            readers[2 * count + 1] = (cell * g[w + 4] + row) * size
+                            count += 1
+                a_row(
+                    s,
+                    q,
+                    second,
+                    cells,
+                    length,
+                    readers,
+                    count,
+                    gx,
+                    target + p * pitch_gx,
+                    n - stride * from_j,
+                    blocks,
+                    g,
+                    g[TAPS],
+                    stride,
+                    beta,
+                )
+
+    return gather
