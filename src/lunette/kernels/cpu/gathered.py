@@ -25,6 +25,7 @@ from lunette.kernels.cpu.lanes import lanes
 from lunette.kernels.cpu.machine import apart, compiled, pointer, real
 from lunette.kernels.cpu.offsets import mark_type
 from lunette.kernels.cpu.phases import (
+    cleared,
     layout,
     leading_place,
     leading_readers,
@@ -167,13 +168,14 @@ def kernel(dtype: str, reduction: str) -> Any:
         readers = pointer(scratch_at + 32 * most, types.int64)
         beta, length = spread(work(real(g[BETA]))), g[LENGTH]
         blocks_in_row = (n + stride - 1) // stride
+        cleared(s, g, areas, zero)
         for unit in range(begin_unit, end_unit):
             item, lead, row_tile, column_tile = tile_of(g, unit)
             begin, end, low, high = tile_rows(g, row_tile, 0)
             from_j = column_tile * g[COLUMNS]
             blocks = min(blocks_in_row, from_j + g[COLUMNS]) - from_j
             leads = leading_readers(g, lead, lists, most)
-            start, need, rows = from_j - g[BLOCK] - g[REACH], blocks + g[REACH], high - low
+            start, need, rows = from_j - g[BLOCK] - g[REACH], length, high - low
             if is_mean:
                 counts = pointer(g_at + 8 * g[COUNTED], work)
                 lay_counts(counts, 0, 0, 1, 1, start, m, cells, 0, 0, 0, need, 1, 1, one)
@@ -206,7 +208,7 @@ def kernel(dtype: str, reduction: str) -> Any:
             for p in range(begin, end):
                 if is_smooth:
                     at = base + p * pitch_x
-                    lay_x(x, at, 0, 1, far, stride * from_j, n, cells, 0, 0, length, blocks, stride, stride, zero)
+                    lay_x(x, at, 0, 1, far, stride * from_j, n, cells, 0, 0, length, length, stride, stride, zero)
                 # The rows that read this one, in order: where they are, and the number of the cell.
                 count = 0
                 for l in range(leads):

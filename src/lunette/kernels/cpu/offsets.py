@@ -145,7 +145,7 @@ def kernel(dtype: str, verb: str) -> Any:
                     l * deep,
                     slot,
                     g[LENGTH],
-                    columns + g[REACH],
+                    g[LENGTH],
                     stride,
                     g[PHASES],
                     fill,

@@ -18,9 +18,21 @@ from lunette.kernels.cpu.halves import Codec
 from lunette.kernels.cpu.lanes import lanes
 from lunette.kernels.cpu.machine import apart, bits, compiled, real, within
 from lunette.kernels.cpu.plan import AXES, AXIS_WIDTH, COUNT_PADDING, RANK, WINDOW_WIDTH
-from lunette.kernels.cpu.tiling import COLUMN_TILES, HULLS, LEADS, ROW_TILES, ROWS
+from lunette.kernels.cpu.tiling import (
+    COLUMN_TILES,
+    DEPTH,
+    HULLS,
+    LEADS,
+    LENGTH,
+    MOST,
+    PHASES,
+    ROW_TILES,
+    ROWS,
+    SLOT,
+    SPARE,
+)
 
-__all__ = ["layout", "leading_cells", "leading_place", "leading_readers", "reads", "rows_of", "tile_of", "tile_rows"]
+__all__ = ["cleared", "layout", "leading_cells", "leading_place", "leading_readers", "reads", "rows_of", "tile_of", "tile_rows"]
 
 
 @compiled
@@ -43,6 +55,17 @@ def tile_rows(g, tile, outputs):
     hull = g[HULLS] + 2 * tile
     begin, end = tile * g[ROWS], min(g[e + outputs], (tile + 1) * g[ROWS])
     return begin, end, g[hull], g[hull + 1]
+
+
+@compiled
+def cleared(s, g, areas, zero):
+    """Zeros where rows will be, once a call: a vector may reach past the last row that was laid out.
+
+    What other calls left there are no numbers; as numbers some are subnormal, and slow.
+    """
+    apart()
+    for c in range(areas * (g[MOST] * g[DEPTH] * g[SLOT] + SPARE) + (g[PHASES] + 1) * g[LENGTH]):
+        s[c] = zero
 
 
 @compiled
@@ -264,7 +287,7 @@ def layout(codec: Codec, watch: str) -> Any:
     def lay(x, at, pitch, rows, far, start, n, s, to, slot, length, need, stride, phases, fill):
         """Positions start, start + 1, … of each row by phase; not zero if something strange was seen.
 
-        Rows begin `pitch` apart and are kept `slot` apart; of each phase `need` cells are used.
+        Rows begin `pitch` apart and are kept `slot` apart; of each phase `need` cells are kept.
         """
         apart()
         if (stride == 1) & (far == 1):

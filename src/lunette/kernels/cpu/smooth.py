@@ -21,8 +21,9 @@ from lunette.kernels.cpu.direct import item_offset
 from lunette.kernels.cpu.exponentials import exp_down, log_up
 from lunette.kernels.cpu.halves import codec
 from lunette.kernels.cpu.lanes import lanes
-from lunette.kernels.cpu.machine import apart, compiled, pointer, real
+from lunette.kernels.cpu.machine import apart, compiled, pointer, real, within
 from lunette.kernels.cpu.phases import (
+    cleared,
     layout,
     leading_cells,
     leading_place,
@@ -84,64 +85,120 @@ def kernel(dtype: str, verb: str, rising: bool) -> Any:
         return exp_down(multiply(beta, subtract(value, pivot)))
 
     @compiled
-    def sums(s, second, p, pads, beta, g, taps, size, leads, deep, rows, step):
-        """Pivot, sum of shares, and sum of shares times tangents, of windows at p, p + 1, …"""
-        pivot, q = spread(fill), p
+    def uncounted(counts, counted, real_rows, cells, c):
+        """Cells of padding that count in each window."""
+        within()
+        return subtract(multiply(counts, load(counted, c)), multiply(real_rows, load(cells, c)))
+
+    @compiled
+    def pivots(s, p, pads, g, taps, size, leads, deep, rows, step):
+        """The extreme cells of four vectors of windows at p, p + 1, …: four chains side by side."""
+        within()
+        a = b = c = d = spread(fill)
         for _ in range(leads):
             for r in range(rows):
                 for t in range(size):
-                    pivot = extreme(pivot, load(s, q + r * step + g[taps + t]))
-            q += deep
-        if g[COUNT_PADDING]:  # zeros that count, in the windows that have some
-            none = divide(spread(zero), pads)  # 0, or NaN where there are none: then no pivot
-            pivot = extreme(pivot, none)
-        total, tangent = spread(zero), spread(zero)
+                    k = p + r * step + g[taps + t]
+                    a, b = extreme(a, load(s, k)), extreme(b, load(s, k + width))
+                    c = extreme(c, load(s, k + 2 * width))
+                    d = extreme(d, load(s, k + 3 * width))
+            p += deep
+        if g[COUNT_PADDING]:  # zeros that count, in the windows that have some: elsewhere 0/0 is NaN
+            nothing = spread(zero)
+            a, b = extreme(a, divide(nothing, pads[0])), extreme(b, divide(nothing, pads[1]))
+            c, d = extreme(c, divide(nothing, pads[2])), extreme(d, divide(nothing, pads[3]))
+        return a, b, c, d
+
+    @compiled
+    def sums(s, p, pads, pivot, beta, g, taps, size, leads, deep, rows, step):
+        """The sums of shares of four vectors of windows."""
+        within()
+        a = b = c = d = spread(zero)
+        for _ in range(leads):
+            for r in range(rows):
+                for t in range(size):
+                    k = p + r * step + g[taps + t]
+                    a = add(a, share(load(s, k), pivot[0], beta))
+                    b = add(b, share(load(s, k + width), pivot[1], beta))
+                    c = add(c, share(load(s, k + 2 * width), pivot[2], beta))
+                    d = add(d, share(load(s, k + 3 * width), pivot[3], beta))
+            p += deep
+        if g[COUNT_PADDING]:
+            a, b = add(a, padding(pads[0], pivot[0], beta)), add(b, padding(pads[1], pivot[1], beta))
+            c, d = add(c, padding(pads[2], pivot[2], beta)), add(d, padding(pads[3], pivot[3], beta))
+        return a, b, c, d
+
+    @compiled
+    def padding(pads, pivot, beta):
+        """The shares of zeros that count."""
+        below = least(spread(zero), multiply(beta, subtract(spread(zero), pivot)))
+        return multiply(pads, exp_down(below))
+
+    @compiled
+    def tangent_of(s, second, p, pivot, beta, g, taps, size, leads, deep, rows, step):
+        """The sum of shares times tangents of a vector of windows."""
+        total = spread(zero)
         for _ in range(leads):
             for r in range(rows):
                 for t in range(size):
                     k = p + r * step + g[taps + t]
                     part = share(load(s, k), pivot, beta)
-                    total = add(total, part)
-                    if tangents:
-                        tangent = add(tangent, multiply(part, load(s, second + k)))
+                    total = add(total, multiply(part, load(s, second + k)))
             p += deep
-        if g[COUNT_PADDING]:
-            below = least(spread(zero), multiply(beta, subtract(spread(zero), pivot)))
-            total = add(total, multiply(pads, exp_down(below)))
-        return pivot, total, tangent
+        return total
 
     @compiled
-    def a_row(s, second, p, y, q, far_y, z, k, all_outputs, columns, counted, cells, counts, g, leads, deep, rows, step):
+    def put(y, q, far_y, z, k, all_outputs, c, columns, pivot, total, tangent, beta):
+        """Write a vector of outputs, as many as are left of the row."""
+        within()
+        left = min(width, columns - c)
+        if left <= 0:
+            return
+        if weighs:
+            weight = divide(load_step(y, q + c * far_y, far_y, 0, left, zero), total)
+            if left == width:
+                store(z, k + c, pivot)
+                store(z, k + all_outputs + c, weight)
+            else:
+                store_part(z, k + c, pivot, left)
+                store_part(z, k + all_outputs + c, weight, left)
+            return
+        value = divide(tangent, total)
+        if forward:
+            value = add(pivot, divide(log_up(total), beta))
+        if left == width:
+            store_y(y, q + c, value)
+        else:
+            store_y_part(y, q + c, value, left)
+
+    @compiled
+    def a_row(
+        s, second, p, y, q, far_y, z, k, all_outputs, columns, counted, cells, factor, g, leads, deep, rows, step
+    ):
         """A row of outputs from q on in y; pivots and weights from k on in z."""
         apart()
         beta = spread(work(real(g[BETA])))
         taps, size = g[TAPS], g[AXES + (g[RANK] - 1) * AXIS_WIDTH + 10]
-        real_rows = spread(work(leads * rows))
-        for c in range(0, columns, width):
-            left = min(width, columns - c)
-            pads = subtract(
-                multiply(spread(counts), load(counted, c)), multiply(real_rows, load(cells, c))
+        real_rows, counts = spread(work(leads * rows)), spread(factor)
+        for c in range(0, columns, 4 * width):
+            pads = (
+                uncounted(counts, counted, real_rows, cells, c),
+                uncounted(counts, counted, real_rows, cells, c + width),
+                uncounted(counts, counted, real_rows, cells, c + 2 * width),
+                uncounted(counts, counted, real_rows, cells, c + 3 * width),
             )
-            pivot, total, tangent = sums(
-                s, second, p + c, pads, beta, g, taps, size, leads, deep, rows, step
-            )
-            if weighs:
-                gradient = load_step(y, q + c * far_y, far_y, 0, left, zero)
-                weight = divide(gradient, total)
-                if left == width:
-                    store(z, k + c, pivot)
-                    store(z, k + all_outputs + c, weight)
-                else:
-                    store_part(z, k + c, pivot, left)
-                    store_part(z, k + all_outputs + c, weight, left)
-            else:
-                value = divide(tangent, total)
-                if forward:
-                    value = add(pivot, divide(log_up(total), beta))
-                if left == width:
-                    store_y(y, q + c, value)
-                else:
-                    store_y_part(y, q + c, value, left)
+            pivot = pivots(s, p + c, pads, g, taps, size, leads, deep, rows, step)
+            total = sums(s, p + c, pads, pivot, beta, g, taps, size, leads, deep, rows, step)
+            for v in range(4):
+                at = c + v * width
+                if at >= columns:
+                    break
+                tangent = pivot[v]
+                if tangents:
+                    tangent = tangent_of(
+                        s, second, p + at, pivot[v], beta, g, taps, size, leads, deep, rows, step
+                    )
+                put(y, q, far_y, z, k, all_outputs, at, columns, pivot[v], total[v], tangent, beta)
 
     @machine.kernel
     def smooth(x_at, y_at, z_at, scratch_at, g_at, flags_at, begin_unit, end_unit):
@@ -155,13 +212,14 @@ def kernel(dtype: str, verb: str, rising: bool) -> Any:
         pitch_x, pitch_y, pitch_z = (g[f + 2], g[f + 3], g[f + 4]) if rank > 1 else (0, 0, 0)
         n, m, far, far_y, stride = g[e], g[e + 1], g[e + 2], g[e + 3], g[e + 7]
         slot, deep, second = g[SLOT], g[DEPTH] * g[SLOT], most * g[DEPTH] * g[SLOT] + SPARE
+        cleared(s, g, 2 if tangents else 1, zero)
         for unit in range(begin_unit, end_unit):
             item, lead, row_tile, column_tile = tile_of(g, unit)
             begin, end, low, high = tile_rows(g, row_tile, 1)
             from_j = column_tile * g[COLUMNS]
             columns = min(m, from_j + g[COLUMNS]) - from_j
             leads, counted_leads = leading_cells(g, lead, lists, most)
-            start_x, need = stride * (from_j + g[BLOCK]), columns + g[REACH]
+            start_x, need = stride * (from_j + g[BLOCK]), g[LENGTH]
             base, third, seen = item_offset(g, item, 0), item_offset(g, item, 2), 0
             for l in range(leads):
                 at = base + lists[l] + low * pitch_x
