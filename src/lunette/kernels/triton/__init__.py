@@ -21,16 +21,10 @@ from lunette.kernels.triton.accept import check_tensors, check_triton
 
 check_triton()
 
-from lunette.kernels.triton.launch import (  # noqa: E402
-    INTEGERS,
-    Request,
-    locate_winners,
-    reduce_windows,
-    spread,
-    spread_smooth,
-    spread_whole,
-)
+from lunette.kernels.triton.gradients import spread, spread_smooth, spread_whole  # noqa: E402
+from lunette.kernels.triton.launch import INTEGERS, Request  # noqa: E402
 from lunette.kernels.triton.plan import Plan, Unserved, plan  # noqa: E402
+from lunette.kernels.triton.values import locate_winners, reduce_windows  # noqa: E402
 from lunette.ops.pooling import Pooling  # noqa: E402
 from lunette.reductions import Max, Mean, SmoothMax  # noqa: E402
 

@@ -27,6 +27,7 @@ __all__ = [
     "real_cells",
     "span",
     "split_groups",
+    "within",
 ]
 
 
@@ -112,6 +113,15 @@ def logarithm(t, ACC: tl.constexpr):
         return tl.where((t != t) | (t == float("inf")), t, value)
     else:
         return tl.log(t)
+
+
+@triton.jit
+def within(i, n):
+    """Whether 0 ≤ i < n, by one unsigned comparison."""
+    if i.dtype.primitive_bitwidth == 64:
+        return i.to(tl.uint64) < n
+    else:
+        return i.to(tl.uint32) < n
 
 
 # -- cells of a window of K taps, D apart, that starts at i·S − B, on an axis of length n --
@@ -209,13 +219,13 @@ def span(
     if GROUP == 1:
         for i in tl.static_range(COUNT):
             w = lane + (START + i * STEP)
-            mask = live & (w >= 0) & (w < length)
+            mask = live & within(w, length)
             loaded = masked(pointer + (offset + w * stride), mask, OTHER)
             values = values + (loaded.to(ACC),)
     else:
         for e in tl.static_range(START // GROUP, (START + COUNT - 1) // GROUP + 1):
             w = lane + e * GROUP
-            mask = live & (w >= 0) & (w < length)
+            mask = live & within(w, length)
             loaded = masked(pointer + (offset + w), mask, OTHER)
             parts = split_groups(loaded, P, C, GROUP)
             for g in tl.static_range(GROUP):

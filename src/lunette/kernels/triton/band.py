@@ -25,6 +25,7 @@ from lunette.kernels.triton.arithmetic import (
     larger,
     real_cells,
     span,
+    within,
 )
 
 __all__ = ["band", "place"]
@@ -153,7 +154,7 @@ def band(
         taps = ()
         for j in tl.static_range(ROWS):
             h = h0 + j
-            inside = reading & (h >= 0) & (h < H)
+            inside = reading & within(h, H)
             values = span(
                 x,
                 offset + j * (W * V),

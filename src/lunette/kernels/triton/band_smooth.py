@@ -20,29 +20,11 @@ from lunette.kernels.triton.arithmetic import (
     real_cells,
     span,
     split_groups,
+    within,
 )
 from lunette.kernels.triton.band import place
 
-__all__ = ["band_smooth", "pick", "soften"]
-
-
-@triton.jit
-def pick(
-    values,
-    FIRST: tl.constexpr,
-    PLANE: tl.constexpr,
-    ROW: tl.constexpr,
-    PLANES: tl.constexpr,
-    KH: tl.constexpr,
-    KW: tl.constexpr,
-):
-    """The cells of one window, in row-major order, out of a tuple of rows."""
-    cells = ()
-    for ko in tl.static_range(PLANES):
-        for t in tl.static_range(KH):
-            for i in tl.static_range(KW):
-                cells = cells + (values[FIRST + ko * PLANE + t * ROW + i],)
-    return cells
+__all__ = ["band_smooth", "soften"]
 
 
 @triton.jit
@@ -141,7 +123,7 @@ def band_smooth(
             offset = (b * H + h0) * (W * V) + v
         for j in tl.static_range(ROWS):
             h = h0 + j
-            inside = reading & (h >= 0) & (h < H)
+            inside = reading & within(h, H)
             row = offset + j * (W * V)
             cells = cells + span(
                 x, row, lane, W, V, inside, OTHER, ACC, START, STEP, COUNT, GROUP, P, C
@@ -171,9 +153,18 @@ def band_smooth(
                 at = ow
             else:
                 at = (first + tl.arange(0, C)[None, :]) * OUT + f
-            mine = pick(
-                cells, r * SH * WIDTH + BASE + f * SW, ROWS * WIDTH, DH * WIDTH, PLANES, KH, KW
-            )
+            mine = ()
+            turned = ()
+            for ko in tl.static_range(PLANES):
+                for t in tl.static_range(KH):
+                    for i in tl.static_range(KW):
+                        mine = mine + (
+                            cells[(ko * ROWS + r * SH + t * DH) * WIDTH + BASE + f * SW + i],
+                        )
+                        if FORM == "jvp":
+                            turned = turned + (
+                                tangents[(ko * ROWS + r * SH + t * DH) * WIDTH + BASE + f * SW + i],
+                            )
             pivot = mine[0]
             for i in tl.static_range(1, PLANES * KH * KW):
                 pivot = extreme(pivot, mine[i], RISING)
@@ -189,16 +180,6 @@ def band_smooth(
                 pivot = soften(pivot, 0, RISING)
             total = tl.zeros((P, C), ACC)
             along = tl.zeros((P, C), ACC)
-            if FORM == "jvp":
-                turned = pick(
-                    tangents,
-                    r * SH * WIDTH + BASE + f * SW,
-                    ROWS * WIDTH,
-                    DH * WIDTH,
-                    PLANES,
-                    KH,
-                    KW,
-                )
             for i in tl.static_range(PLANES * KH * KW):
                 term = exponential(mine[i] - pivot, beta, ACC)
                 total = total + term

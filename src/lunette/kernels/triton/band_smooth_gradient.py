@@ -22,9 +22,10 @@ from lunette.kernels.triton.arithmetic import (
     extreme,
     real_cells,
     span,
+    within,
 )
 from lunette.kernels.triton.band import place
-from lunette.kernels.triton.band_smooth import pick, soften
+from lunette.kernels.triton.band_smooth import soften
 
 __all__ = ["band_smooth_gradient"]
 
@@ -88,21 +89,24 @@ def band_smooth_gradient(
     cells = ()
     for j in tl.static_range(X_ROWS):
         h = strip * (R * SH) + (LOW_H * SH - BH + j)
-        inside = live & (h >= 0) & (h < H)
+        inside = live & within(h, H)
         cells = cells + span(
             x, (b * H + h) * W, column, W, 1, inside, OTHER, ACC, START, 1, CELLS, GROUP, P, C
         )
     sent = ()
     for k in tl.static_range(ROWS):
         oh = strip * R + (k + LOW_H)
-        inside = live & (oh >= 0) & (oh < OH)
+        inside = live & within(oh, OH)
         grads = span(
             grad, (b * OH + oh) * OW, lane, OW, 1, inside, 0.0, ACC, LOW, 1, COUNT, OUT, P, C
         )
         for q in tl.static_range(LOW, HIGH + 1):
             ow = (first + tl.arange(0, C)[None, :]) * OUT + q
-            reads = inside & (ow >= 0) & (ow < OW)
-            mine = pick(cells, k * SH * X_WIDTH + X_BASE + (q - LOW) * SW, 0, X_WIDTH, 1, KH, KW)
+            reads = inside & within(ow, OW)
+            mine = ()
+            for t in tl.static_range(KH):
+                for i in tl.static_range(KW):
+                    mine = mine + (cells[(k * SH + t) * X_WIDTH + X_BASE + (q - LOW) * SW + i],)
             pivot = mine[0]
             for i in tl.static_range(1, KH * KW):
                 pivot = extreme(pivot, mine[i], RISING)

@@ -29,7 +29,7 @@ def _row(
     oh,
     th,
     H,
-    W,
+    row_length,
     column,
     tap,
     live,
@@ -47,10 +47,12 @@ def _row(
 ):
     """Write row `th` of the windows; `mark` is a code, a largest value or a pivot."""
     h = oh * KH + th
-    target = (b * H + h) * W + column
-    written = live & (h < H) & (column < W)
+    target = (b * H + h) * row_length + column
+    written = live & (th < KH) & (h < H) & (column < row_length)
     if FORM == "tied" or FORM == "smooth":
-        own = split_groups(tl.load(x + target, written, 0.0), P, C, GROUP)
+        own = (tl.load(x + target, written, 0.0),)
+        if GROUP > 1:
+            own = split_groups(own[0], P, C, GROUP)
     parts = ()
     for r in tl.static_range(GROUP):
         if FORM == "mean":
@@ -78,6 +80,7 @@ def disjoint(
     bands,
     H,
     W_units,
+    V,
     OH,
     OW,
     divisor,
@@ -88,20 +91,28 @@ def disjoint(
     WIDE: tl.constexpr,
     KH: tl.constexpr,
     KW: tl.constexpr,
+    R: tl.constexpr,
     UNIT: tl.constexpr,
     GROUP: tl.constexpr,
     P: tl.constexpr,
     C: tl.constexpr,
 ):
-    """FORM as in `gather`. A lane owns GROUP columns of one window, a program its KH rows."""
-    W = W_units * UNIT
-    b, _, oh, live, first = place(items, bands, 1, tl.cdiv(W, GROUP), WIDE, P, C)
+    """FORM as in `gather`. A program owns R rows of the windows of one row of outputs.
+
+    A lane owns GROUP columns of one window; with V > 1 channels innermost, one channel of one.
+    """
+    STRIPS: tl.constexpr = (KH + R - 1) // R
+    row_length = W_units * UNIT * V
+    b, _, strip, live, first = place(items, bands, 1, tl.cdiv(row_length, GROUP), WIDE, P, C)
+    oh = strip // STRIPS
+    top = (strip - oh * STRIPS) * R
     start = (first + tl.arange(0, C)[None, :]) * GROUP
     column = first * GROUP + tl.arange(0, GROUP * C)[None, :]
-    ow = start // KW
-    tap = start - ow * KW
+    w = start // V
+    ow = w // KW
+    tap = w - ow * KW
     reads = live & (oh < OH) & (ow < OW)
-    source = (b * OH + oh) * OW + ow
+    source = ((b * OH + oh) * OW + ow) * V + (start - w * V)
     g = tl.load(grad + source, reads, 0.0).to(ACC)
     if FORM == "mean":
         g = divide_fixed(g, divisor, reciprocal, ACC)
@@ -114,15 +125,8 @@ def disjoint(
         beta = tl.cast(beta_bits, tl.float64, bitcast=True)
     else:
         beta = 0.0
-    if KH <= 16:  # unrolled, the loop needs no exchange between threads
-        for th in tl.static_range(KH):
-            _row(
-                x, out, b, oh, th, H, W, column, tap, live, reads, g, mark, beta,
-                FORM, ACC, KH, KW, GROUP, P, C,
-            )  # fmt: skip
-    else:
-        for th in tl.range(0, KH):
-            _row(
-                x, out, b, oh, th, H, W, column, tap, live, reads, g, mark, beta,
-                FORM, ACC, KH, KW, GROUP, P, C,
-            )  # fmt: skip
+    for i in tl.static_range(R):
+        _row(
+            x, out, b, oh, top + i, H, row_length, column, tap, live, reads, g, mark, beta,
+            FORM, ACC, KH, KW, GROUP, P, C,
+        )  # fmt: skip

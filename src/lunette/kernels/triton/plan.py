@@ -282,7 +282,7 @@ def plan(regions: tuple[Region, ...], batch: int, pooled: tuple[int, ...], chann
     one = Axis(1, 1, 1, limit=1)
     if not axes:
         axes = [one]
-    lanes_in_row = len(axes) == 1 and lanes > 1
+    lanes_in_row = len(axes) == 1 and lanes > 1 and not axes[0].whole
     if lanes_in_row:  # so that a band shares its rows
         axes, lanes = [axes[0], Axis(lanes, lanes, 1, limit=lanes)], 1
     elif len(axes) == 1:

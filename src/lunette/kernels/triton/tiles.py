@@ -45,7 +45,7 @@ def forward_tiles(plan: Plan, form: str, itemsize: int) -> list[Tile]:
         rows = min(most, power_of_two(h.m))
         fitting = [r for r in _halvings(rows) if _fits(plan, form, group, r)]
         if fitting:
-            tiles.append(Tile(group, fitting[0], _lanes(plan, group, itemsize), warps))
+            tiles.append(Tile(group, fitting[0], _lanes(plan, itemsize), warps))
     return list(dict.fromkeys(tiles))
 
 
@@ -88,16 +88,16 @@ def _fits(plan: Plan, form: str, group: int, rows: int) -> bool:
     return loads <= MOST_LOADS and steps <= MOST_STEPS
 
 
-def _lanes(plan: Plan, group: int, itemsize: int) -> int:
+def _lanes(plan: Plan, itemsize: int) -> int:
     """Elements per thread: several where neighbouring lanes are neighbours in memory."""
-    return max(1, 8 // itemsize) if group == 1 and plan.lanes % 16 == 0 else 1
+    return max(1, 8 // itemsize) if plan.lanes > 1 and plan.lanes % 16 == 0 else 1
 
 
 @lru_cache(maxsize=1024)
 def gradient_tiles(plan: Plan, itemsize: int) -> list[Tile]:
     """Tiles for the band gradient kernel; none where it does not serve."""
     h, w = plan.h, plan.w
-    if h.table or w.table or max(h.kernel, w.kernel) > LONGEST_BAND or plan.lanes > 1:
+    if h.table or w.table or max(h.kernel, w.kernel) > LONGEST_BAND:
         return []
     if h.dilation > 1 or w.dilation > 1 or w.stride not in (1, 2, 4) or h.stride > 4:
         return []
@@ -107,10 +107,13 @@ def gradient_tiles(plan: Plan, itemsize: int) -> list[Tile]:
     group = max(2, w.stride)
     wide = max(4, w.stride)
     choices = [(wide, 4, 2), (group, 4, 2)]
-    if itemsize <= 2:
+    if plan.lanes > 1:
+        choices = [(group, 2, 4), (group, 1, 4)]
+    elif itemsize <= 2:
         choices = [(wide, 4, 2), (wide, 8, 2)]
     rows_in = power_of_two(-(-h.n // h.stride))
-    tiles = [Tile(g, min(r, rows_in), 1, warps) for g, r, warps in choices]
+    lanes = _lanes(plan, itemsize)
+    tiles = [Tile(g, min(r, rows_in), lanes, warps) for g, r, warps in choices]
     tiles = [t for t in tiles if t.rows * h.stride * t.group * reach <= 512]
     return list(dict.fromkeys(tiles))
 
@@ -123,8 +126,8 @@ def smooth_gradient_tiles(plan: Plan) -> list[Tile]:
         return []
     if w.stride not in (1, 2, 4) or h.stride > 4:
         return []
-    group, tiles = max(2, w.stride), []
-    for rows in (3, 2, 1):
+    group, tiles = max(4, w.stride), []
+    for rows in (2, 1):
         columns = (group - 1 + w.before) // w.stride + (w.kernel - 1 - w.before) // w.stride + 1
         lines = rows + (h.stride - 1 + h.before) // h.stride + (h.kernel - 1 - h.before) // h.stride
         if columns * lines * h.kernel * w.kernel <= 110 and rows <= power_of_two(h.n):

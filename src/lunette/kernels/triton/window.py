@@ -215,9 +215,14 @@ def window(
             )  # fmt: skip
             keep = earlier(best, cells)
             best = tl.where(keep, best, cells)
-            steps = tl.where(keep, steps, step)
+            if FORM == "codes" or K > 1:
+                steps = tl.where(keep, steps, step)
         taps = (steps % CHUNKS) * K + tl.arange(0, K)[None, None, :]
-        m, code = tl.reduce((best, (steps // CHUNKS) * KW + taps), 2, _first_largest)
+        found = (steps // CHUNKS) * KW + taps
+        if K == 1:
+            m, code = tl.reshape(best, (P, C)), tl.reshape(found, (P, C))
+        else:
+            m, code = tl.reduce((best, found), 2, _first_largest)
         m = tl.where(real > 0, m, tl.zeros((P, C), ACC))
         tl.store(y + target, m.to(y.dtype.element_ty), live)
         if FORM == "codes":
