@@ -34,6 +34,7 @@ __all__ = [
     "forward_with_indices",
     "forward_with_offsets",
     "jvp",
+    "jvp_from_offsets",
     "refuses",
     "vjp",
     "vjp_from_offsets",
@@ -175,6 +176,16 @@ def vjp_from_offsets(op: Pooling, x_shape: Any, offsets: Tensor, grad: Tensor) -
         gy, codes = call.alike_output(grad), call.alike_output(offsets)
         spread(call.plan, Request("codes"), gy, gx, codes=codes)
     return call.finish_input(gx)
+
+
+def jvp_from_offsets(op: Pooling, offsets: Tensor, tangent: Tensor) -> Tensor:
+    """The tangent at every winner: the adjoint of `vjp_from_offsets`."""
+    check_tensors(tangent, offsets=offsets)
+    call = _Call.of(op, tangent)
+    y = call.new_output()
+    if y.numel():
+        locate_winners(call.plan, call.alike_output(offsets), y, call.x)
+    return call.finish(y)
 
 
 # -- layouts: channels before or after the pooled axes --

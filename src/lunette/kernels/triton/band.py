@@ -20,9 +20,9 @@ from lunette.kernels.triton.arithmetic import (
     counted_cells,
     divide,
     divide_fixed,
-    earlier,
     first_real,
     larger,
+    larger_coded,
     real_cells,
     span,
     within,
@@ -182,9 +182,9 @@ def band(
                     m = values[(BASE + f * SW)]
                     c = tl.zeros((P, C), tl.int32)
                     for t in tl.static_range(1, KW):
-                        keep = earlier(m, values[(BASE + f * SW) + t])
-                        m = tl.where(keep, m, values[(BASE + f * SW) + t])
-                        c = tl.where(keep, c, t)
+                        m, c = larger_coded(
+                            m, c, values[(BASE + f * SW) + t], tl.full((P, C), t, tl.int32)
+                        )
                     rows = rows + (m,)
                     taps = taps + (c,)
                 else:
@@ -206,18 +206,19 @@ def band(
                         m = rows[(r * SH * OUT + f)]
                         c = taps[(r * SH * OUT + f)]
                     else:
-                        m = best[r * OUT + f]
-                        keep = earlier(m, rows[(r * SH * OUT + f)])
-                        c = tl.where(
-                            keep, where[r * OUT + f], ko * (KH * KW) + taps[(r * SH * OUT + f)]
+                        m, c = larger_coded(
+                            best[r * OUT + f],
+                            where[r * OUT + f],
+                            rows[(r * SH * OUT + f)],
+                            ko * (KH * KW) + taps[(r * SH * OUT + f)],
                         )
-                        m = tl.where(keep, m, rows[(r * SH * OUT + f)])
                     for t in tl.static_range(1, KH):
-                        keep = earlier(m, rows[(r * SH * OUT + f) + t * DH * OUT])
-                        c = tl.where(
-                            keep, c, taps[(r * SH * OUT + f) + t * DH * OUT] + (ko * KH + t) * KW
+                        m, c = larger_coded(
+                            m,
+                            c,
+                            rows[(r * SH * OUT + f) + t * DH * OUT],
+                            taps[(r * SH * OUT + f) + t * DH * OUT] + (ko * KH + t) * KW,
                         )
-                        m = tl.where(keep, m, rows[(r * SH * OUT + f) + t * DH * OUT])
                     new_where = new_where + (c,)
                 elif DOUBLE_H:
                     m = larger(

@@ -193,7 +193,7 @@ def band_gather(
                                         reads = reading & within(oh, OH) & within(ow, OW)
                                         peak = marks[(j + e - LOW_H) * WIDTH + q - BASE]
                                         own_cell = own[(j * SH + rh) * GROUP + r]
-                                        term = exponential(own_cell - peak, beta, ACC) * g
+                                        term = exponential(own_cell, peak, beta, ACC) * g
                                         total += tl.where(reads, term, 0.0)
                     news = news + (total,)
         totals = news

@@ -11,11 +11,13 @@ import triton
 import triton.language as tl
 
 from lunette.kernels.triton.arithmetic import (
+    add_exponential,
     assemble,
     counted_cells,
     divide,
     exponential,
     extreme,
+    extreme_of_three,
     logarithm,
     real_cells,
     span,
@@ -31,8 +33,7 @@ __all__ = ["band_smooth", "soften"]
 def soften(pivot, padding, RISING: tl.constexpr):
     """The pivot with the padding's zeros, if they count; 0 in place of an infinity."""
     pivot = tl.where(padding > 0, extreme(pivot, tl.zeros_like(pivot), RISING), pivot)
-    infinite = (pivot == float("inf")) | (pivot == float("-inf"))
-    return tl.where(infinite, 0.0, pivot)
+    return tl.where(tl.abs(pivot) == float("inf"), 0.0, pivot)
 
 
 @triton.jit
@@ -166,8 +167,10 @@ def band_smooth(
                                 tangents[(ko * ROWS + r * SH + t * DH) * WIDTH + BASE + f * SW + i],
                             )
             pivot = mine[0]
-            for i in tl.static_range(1, PLANES * KH * KW):
-                pivot = extreme(pivot, mine[i], RISING)
+            for i in tl.static_range(1, PLANES * KH * KW - 1, 2):
+                pivot = extreme_of_three(pivot, mine[i], mine[i + 1], RISING)
+            if PLANES * KH * KW % 2 == 0:
+                pivot = extreme(pivot, mine[PLANES * KH * KW - 1], RISING)
             if PADDED:
                 real = real_cells(oh, H, KH, SH, BH, DH) * real_o
                 real = real * real_cells(at, W, KW, SW, BW, DW)
@@ -181,12 +184,11 @@ def band_smooth(
             total = tl.zeros((P, C), ACC)
             along = tl.zeros((P, C), ACC)
             for i in tl.static_range(PLANES * KH * KW):
-                term = exponential(mine[i] - pivot, beta, ACC)
-                total = total + term
+                term, total = add_exponential(total, mine[i], pivot, beta, ACC)
                 if FORM == "jvp":
                     along = along + term * turned[i]
             if PADDED:
-                extra = (count - real).to(ACC) * exponential(0.0 - pivot, beta, ACC)
+                extra = (count - real).to(ACC) * exponential(tl.zeros_like(pivot), pivot, beta, ACC)
                 total = tl.where(count > real, total + extra, total)
             if FORM == "value":
                 m = pivot + logarithm(total, ACC) * inverse

@@ -16,10 +16,12 @@ import triton
 import triton.language as tl
 
 from lunette.kernels.triton.arithmetic import (
+    add_exponential,
     assemble,
     counted_cells,
     exponential,
     extreme,
+    extreme_of_three,
     real_cells,
     span,
     within,
@@ -108,8 +110,10 @@ def band_smooth_gradient(
                 for i in tl.static_range(KW):
                     mine = mine + (cells[(k * SH + t) * X_WIDTH + X_BASE + (q - LOW) * SW + i],)
             pivot = mine[0]
-            for i in tl.static_range(1, KH * KW):
-                pivot = extreme(pivot, mine[i], RISING)
+            for i in tl.static_range(1, KH * KW - 1, 2):
+                pivot = extreme_of_three(pivot, mine[i], mine[i + 1], RISING)
+            if KH * KW % 2 == 0:
+                pivot = extreme(pivot, mine[KH * KW - 1], RISING)
             padding = 0
             if PADDED and COUNT_PADDING:
                 padding = counted_cells(oh, limit_h, KH, SH, BH, 1) * counted_cells(
@@ -119,11 +123,10 @@ def band_smooth_gradient(
             total = tl.zeros((P, C), ACC)
             terms = ()
             for i in tl.static_range(KH * KW):
-                term = exponential(mine[i] - pivot, beta, ACC)
-                total = total + term
+                term, total = add_exponential(total, mine[i], pivot, beta, ACC)
                 terms = terms + (term,)
             if PADDED and COUNT_PADDING:
-                extra = padding.to(ACC) * exponential(0.0 - pivot, beta, ACC)
+                extra = padding.to(ACC) * exponential(tl.zeros_like(pivot), pivot, beta, ACC)
                 total = tl.where(padding > 0, total + extra, total)
             share = grads[q - BASE] / total
             for i in tl.static_range(KH * KW):

@@ -63,7 +63,7 @@ def _row(
             cell = own[r].to(ACC)
             sent = tl.where((cell == mark) | ((cell != cell) & (mark != mark)), g, 0.0)
         else:
-            term = exponential(own[r].to(ACC) - mark, beta, ACC) * g
+            term = exponential(own[r].to(ACC), mark, beta, ACC) * g
             sent = tl.where(reads, term, 0.0)
         parts = parts + (sent + 0.0,)
     tl.store(out + target, assemble(parts, P, C, GROUP).to(out.dtype.element_ty), written)

@@ -166,7 +166,7 @@ def gather(
                         mine = reads & ((own == peak) | ((own != own) & (peak != peak)))
                         total += tl.where(mine, g, 0.0)
                     else:
-                        total += tl.where(reads, exponential(own - peak, beta, ACC) * g, 0.0)
+                        total += tl.where(reads, exponential(own, peak, beta, ACC) * g, 0.0)
     tl.store(out + target, total.to(out.dtype.element_ty), live)
 
 

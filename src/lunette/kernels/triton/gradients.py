@@ -20,7 +20,7 @@ from lunette.kernels.triton.launch import (
     reader_tables,
     taps,
 )
-from lunette.kernels.triton.plan import Plan
+from lunette.kernels.triton.plan import ONE, Plan
 from lunette.kernels.triton.tiles import (
     Tile,
     best_tile,
@@ -97,23 +97,25 @@ def _tiling(plan: Plan) -> bool:
 def _disjoint(
     plan: Plan, request: Request, grad: Any, codes: Any, x: Any, value: Any, out: Any
 ) -> None:
-    lanes, columns, outputs = plan.lanes, plan.w.n, plan.w.m
-    if plan.w.identity:  # every column is a window's own: as good as a lane
-        lanes, columns, outputs = lanes * columns, 1, 1
+    h, w, lanes = plan.h, plan.w, plan.lanes
+    if lanes > 1 and h.n == 1 and h.identity:  # one row: its columns can be rows, of lanes
+        h, w = w, h
+    if w.identity:  # every column is a window's own: as good as a lane
+        lanes, w = lanes * w.n, ONE
     group = 4 if lanes == 1 else 1
     warps, per_thread = 2, 1 if lanes == 1 else max(1, 16 // out.element_size())
-    wide = -(-columns * lanes // group)
+    wide = -(-w.n * lanes // group)
     c = min(power_of_two(wide), 32 * warps * per_thread)
     p = 32 * warps * per_thread // c
-    rows = min(plan.h.kernel, MOST_ROWS)
-    bands = -(-plan.h.n // plan.h.kernel) * -(-plan.h.kernel // rows)
-    unit = group if columns % group == 0 and plan.wide < 2 else 1
+    rows = min(h.kernel, MOST_ROWS)
+    bands = -(-h.n // h.kernel) * -(-h.kernel // rows)
+    unit = group if w.n % group == 0 and plan.wide < 2 else 1
     _, divisor = divisor_of(plan, request)
     disjoint[grid_of(plan.batch * bands, p, wide, c)](
-        grad, codes, x, value, out, plan.batch * bands, bands, plan.h.n,
-        columns // unit, lanes, plan.h.m, outputs, divisor, 1 / divisor,
+        grad, codes, x, value, out, plan.batch * bands, bands, h.n, w.n // unit, lanes, h.m, w.m,
+        divisor, 1 / divisor,
         bits(request.beta), FORM=request.form, ACC=arithmetic(out.dtype)[0], WIDE=plan.wide,
-        KH=plan.h.kernel, KW=plan.w.kernel, R=rows, UNIT=unit, GROUP=group, P=p, C=c,
+        KH=h.kernel, KW=w.kernel, R=rows, UNIT=unit, GROUP=group, P=p, C=c,
         num_warps=warps,
     )  # fmt: skip
 

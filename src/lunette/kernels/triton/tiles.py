@@ -108,11 +108,11 @@ def gradient_tiles(plan: Plan, itemsize: int) -> list[Tile]:
     wide = max(4, w.stride)
     choices = [(wide, 4, 2), (group, 4, 2)]
     if plan.lanes > 1:
-        choices = [(group, 2, 4), (group, 1, 4)]
+        choices = [(group, 2, 2)]
     elif itemsize <= 2:
-        choices = [(wide, 4, 2), (wide, 8, 2)]
+        choices = [(wide, 4, 2)]
     rows_in = power_of_two(-(-h.n // h.stride))
-    lanes = _lanes(plan, itemsize)
+    lanes = 4 if plan.lanes > 1 and plan.lanes % 16 == 0 else 1
     tiles = [Tile(g, min(r, rows_in), lanes, warps) for g, r, warps in choices]
     tiles = [t for t in tiles if t.rows * h.stride * t.group * reach <= 512]
     return list(dict.fromkeys(tiles))

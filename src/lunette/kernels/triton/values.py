@@ -111,15 +111,16 @@ def _window(
     mode, divisor = divisor_of(plan, request)
     lanes, items = plan.w.m * plan.lanes, plan.batch * plan.outer_out * plan.h.m
     warps, k = 4, power_of_two(plan.w.kernel)
-    if plan.lanes > 1:  # neighbours in memory are lanes; long windows share theirs among threads
-        warps = 8 if k >= LONG_WINDOW else warps
-        per_step = 32 * warps * max(1, 16 // x.element_size())
-        c = min(power_of_two(lanes), per_step)
-        k = per_step // c if k >= LONG_WINDOW else 1
-    else:
-        per_step = 32 * warps * max(1, 8 // x.element_size())
+    per_step = 32 * warps * max(1, 8 // x.element_size())
+    if plan.lanes == 1:
         k = min(k, per_step)
         c = min(power_of_two(lanes), max(per_step // k, 1))
+    elif k < LONG_WINDOW:
+        k, c = 1, min(power_of_two(lanes), per_step)
+    else:  # neighbours in memory are lanes; threads share a long window of each
+        warps, per_step = 8, 32 * 8 * max(1, 16 // x.element_size())
+        c = min(power_of_two(lanes), 32)
+        k = per_step // c
     p = min(max(per_step // (k * c), 1), power_of_two(items))
     grid = grid_of(items, p, lanes, c)
     tables = axis_tables(plan, x.device)

@@ -66,13 +66,13 @@ def whole_gradient(
     if FORM == "smooth":
         peak = soften(peak, 0, RISING)
         if STEPS == 1:
-            totals = exponential(best - peak, beta, ACC)
+            totals = exponential(best, peak, beta, ACC)
         else:
             totals = tl.zeros((1, K), ACC)
             for step in tl.range(0, STEPS, loop_unroll_factor=2):
                 at = step * K + lanes
                 cells = tl.load(x + (base + at), at < length, lowest).to(ACC)
-                totals += exponential(cells - peak, beta, ACC)
+                totals += exponential(cells, peak, beta, ACC)
         share = divide(share, tl.sum(totals, 1)[:, None], ACC)
     if FORM == "first":
         winners = tl.full((1, K), 0x7FFFFFFF, tl.int32)
@@ -108,7 +108,7 @@ def whole_gradient(
             else:
                 cells = tl.load(x + (base + at), at < length, 0.0).to(ACC)
             if FORM == "smooth":
-                sent = exponential(cells - peak, beta, ACC) * share
+                sent = exponential(cells, peak, beta, ACC) * share
             else:
                 tied = (cells == peak) | ((cells != cells) & (peak != peak))
                 sent = tl.where(tied, share, 0.0)

@@ -269,7 +269,7 @@ def window(
                 x, outer, o, base, H, W, V, step, at_h, row_end, at_w, tap_end, v, alive,
                 OTHER, ACC, OUTER, KH, CHUNKS, DH, DW, K,
             )  # fmt: skip
-            terms = exponential(cells - pivot[:, :, None], beta, ACC)
+            terms = exponential(cells, pivot[:, :, None], beta, ACC)
             totals += terms
             if FORM == "smooth_jvp":
                 tangents, _ = _read(
@@ -278,7 +278,7 @@ def window(
                 )  # fmt: skip
                 sums += terms * tangents
         total = tl.sum(totals, 2)
-        extra = (count - real).to(ACC) * exponential(0.0 - pivot, beta, ACC)
+        extra = (count - real).to(ACC) * exponential(tl.zeros_like(pivot), pivot, beta, ACC)
         total = tl.where(count > real, total + extra, total)
         if FORM == "smooth":
             m = pivot + divide(logarithm(total, ACC), tl.zeros((P, C), ACC) + beta.to(ACC), ACC)
