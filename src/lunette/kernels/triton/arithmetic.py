@@ -260,21 +260,10 @@ def masked(pointer, mask, OTHER: tl.constexpr):
 
 @triton.jit
 def span(
-    pointer,
-    offset,
-    lane,
-    length,
-    stride,
-    live,
-    OTHER: tl.constexpr,
-    ACC: tl.constexpr,
-    START: tl.constexpr,
-    STEP: tl.constexpr,
-    COUNT: tl.constexpr,
-    GROUP: tl.constexpr,
-    P: tl.constexpr,
-    C: tl.constexpr,
-):
+    pointer, offset, lane, length, stride, live,
+    OTHER: tl.constexpr, ACC: tl.constexpr, START: tl.constexpr, STEP: tl.constexpr,
+    COUNT: tl.constexpr, GROUP: tl.constexpr, P: tl.constexpr, C: tl.constexpr,
+):  # fmt: skip
     """Values at the static distances START, START + STEP, … from each lane's position.
 
     With GROUP > 1 (then STEP and `stride` are 1) a lane's position is a multiple of GROUP, `lane`

@@ -28,7 +28,7 @@ from lunette.kernels.triton.arithmetic import (
     within,
 )
 
-__all__ = ["band", "place"]
+__all__ = ["band", "columns", "outer_cells", "place", "plane_of"]
 
 
 @triton.jit
@@ -44,14 +44,9 @@ def widen(values, COUNT: tl.constexpr, STEP: tl.constexpr, DOUBLINGS: tl.constex
 
 @triton.jit
 def place(
-    items,
-    bands,
-    outer_out,
-    lanes,
-    WIDE: tl.constexpr,
-    P: tl.constexpr,
-    C: tl.constexpr,
-):
+    items, bands, outer_out, lanes,
+    WIDE: tl.constexpr, P: tl.constexpr, C: tl.constexpr,
+):  # fmt: skip
     """(batch, outer output, band, live) of the program's P items, and its first lane."""
     pid = tl.program_id(0)
     if WIDE:
@@ -66,49 +61,53 @@ def place(
 
 
 @triton.jit
-def band(
-    x,
-    y,
-    codes,
-    outer,
-    outer_real,
-    outer_counted,
-    items,
-    bands,
-    outer_out,
-    outer_in,
-    H,
-    W_units,
+def columns(
+    first,
     V,
-    OH,
-    OW_units,
-    limit_h,
-    limit_w,
-    divisor,
-    reciprocal,
-    FORM: tl.constexpr,
-    ACC: tl.constexpr,
-    OTHER: tl.constexpr,
-    EMPTY: tl.constexpr,
-    WIDE: tl.constexpr,
-    OUTER: tl.constexpr,
-    MAY_BE_EMPTY: tl.constexpr,
-    DIVISOR: tl.constexpr,
-    KH: tl.constexpr,
-    KW: tl.constexpr,
-    SH: tl.constexpr,
     SW: tl.constexpr,
-    BH: tl.constexpr,
-    BW: tl.constexpr,
-    DH: tl.constexpr,
-    DW: tl.constexpr,
-    UNIT: tl.constexpr,
-    OUT_UNIT: tl.constexpr,
+    OUT: tl.constexpr,
     GROUP: tl.constexpr,
-    R: tl.constexpr,
-    P: tl.constexpr,
     C: tl.constexpr,
 ):
+    """Of every lane: input column, channel, first output column, and where the outputs are stored."""
+    place_in_row = first + tl.arange(0, C)[None, :]
+    if GROUP == 1:
+        ow = place_in_row // V
+        return ow * SW, place_in_row - ow * V, ow, place_in_row
+    else:
+        lane = first * GROUP + tl.arange(0, GROUP * C)[None, :]
+        return lane, 0, place_in_row * OUT, first * OUT + tl.arange(0, OUT * C)[None, :]
+
+
+@triton.jit
+def plane_of(outer, b, o, ko, outer_in, live, OUTER: tl.constexpr):
+    """The plane at tap `ko` of outer output `o`, and whether it is there to be read."""
+    if OUTER > 0:
+        plane = tl.load(outer + o * OUTER + ko)
+        return b * outer_in + plane, live & (plane >= 0)
+    else:
+        return b, live
+
+
+@triton.jit
+def outer_cells(outer_real, outer_counted, o, OUTER: tl.constexpr):
+    """Real and counted cells of outer output `o`."""
+    if OUTER > 0:
+        return tl.load(outer_real + o), tl.load(outer_counted + o)
+    else:
+        return 1, 1
+
+
+@triton.jit
+def band(
+    x, y, codes, outer, outer_real, outer_counted, items, bands, outer_out, outer_in, H, W_units,
+    V, OH, OW_units, limit_h, limit_w, divisor, reciprocal,
+    FORM: tl.constexpr, ACC: tl.constexpr, OTHER: tl.constexpr, EMPTY: tl.constexpr,
+    WIDE: tl.constexpr, OUTER: tl.constexpr, MAY_BE_EMPTY: tl.constexpr, DIVISOR: tl.constexpr,
+    KH: tl.constexpr, KW: tl.constexpr, SH: tl.constexpr, SW: tl.constexpr, BH: tl.constexpr,
+    BW: tl.constexpr, DH: tl.constexpr, DW: tl.constexpr, UNIT: tl.constexpr,
+    OUT_UNIT: tl.constexpr, GROUP: tl.constexpr, R: tl.constexpr, P: tl.constexpr, C: tl.constexpr,
+):  # fmt: skip
     """FORM "max": values; "codes": values and the winner's tap; "mean": values.
 
     DIVISOR of a mean: "fixed" is `divisor`, "counted" the cells counted, "real" those in the input.
@@ -130,26 +129,14 @@ def band(
 
     lanes = OW * V if GROUP == 1 else tl.cdiv(OW, OUT)
     b, o, strip, live, first = place(items, bands, outer_out, lanes, WIDE, P, C)
-    if GROUP == 1:
-        cols = first + tl.arange(0, C)[None, :]
-        ow = cols // V
-        v = cols - ow * V
-        lane = ow * SW
-    else:
-        lane = first * GROUP + tl.arange(0, GROUP * C)[None, :]
-        v = 0
+    lane, v, ow, stored_at = columns(first, V, SW, OUT, GROUP, C)
     h0 = strip * (R * SH) - BH
 
     best = ()
     where = ()
     for ko in tl.static_range(OUTER if OUTER > 0 else 1):
-        if OUTER > 0:
-            plane = tl.load(outer + o * OUTER + ko)
-            reading = live & (plane >= 0)
-            offset = ((b * outer_in + plane) * H + h0) * (W * V) + v
-        else:
-            reading = live
-            offset = (b * H + h0) * (W * V) + v
+        plane, reading = plane_of(outer, b, o, ko, outer_in, live, OUTER)
+        offset = (plane * H + h0) * (W * V) + v
         rows = ()
         taps = ()
         for j in tl.static_range(ROWS):
@@ -244,28 +231,14 @@ def band(
         best = news
         where = new_where
 
-    if GROUP == 1:
-        store_lane = cols
-        in_row = cols < OW * V
-    else:
-        store_lane = first * OUT + tl.arange(0, OUT * C)[None, :]
-        in_row = store_lane < OW
-    if OUTER > 0:
-        real_o = tl.load(outer_real + o)
-        counted_o = tl.load(outer_counted + o)
-    else:
-        real_o = 1
-        counted_o = 1
+    real_o, counted_o = outer_cells(outer_real, outer_counted, o, OUTER)
     for r in tl.static_range(R):
         oh = strip * R + r
         parts = ()
         part_codes = ()
         for f in tl.static_range(OUT):
             m = best[r * OUT + f]
-            if GROUP == 1:
-                at = ow
-            else:
-                at = (first + tl.arange(0, C)[None, :]) * OUT + f
+            at = ow + f
             if FORM == "mean":
                 if DIVISOR == "fixed":
                     m = divide_fixed(m, divisor, reciprocal, ACC)
@@ -292,8 +265,8 @@ def band(
                 if MAY_BE_EMPTY:
                     c = tl.where(cells > 0, c, EMPTY)
                 part_codes = part_codes + (c,)
-        target = ((b * outer_out + o) * OH + oh) * (OW * V) + store_lane
-        stored = live & (oh < OH) & in_row
+        target = ((b * outer_out + o) * OH + oh) * (OW * V) + stored_at
+        stored = live & (oh < OH) & (stored_at < OW * V)
         tl.store(y + target, assemble(parts, P, C, OUT).to(y.dtype.element_ty), stored)
         if FORM == "codes":
             packed = assemble(part_codes, P, C, OUT)

@@ -24,7 +24,7 @@ from lunette.kernels.triton.arithmetic import (
     split_groups,
     within,
 )
-from lunette.kernels.triton.band import place
+from lunette.kernels.triton.band import columns, outer_cells, place, plane_of
 
 __all__ = ["band_smooth", "soften"]
 
@@ -38,47 +38,14 @@ def soften(pivot, padding, RISING: tl.constexpr):
 
 @triton.jit
 def band_smooth(
-    x,
-    other,
-    y,
-    scaled,
-    outer,
-    outer_real,
-    outer_counted,
-    items,
-    bands,
-    outer_out,
-    outer_in,
-    H,
-    W_units,
-    V,
-    OH,
-    OW_units,
-    limit_h,
-    limit_w,
-    beta_bits,
-    FORM: tl.constexpr,
-    ACC: tl.constexpr,
-    RISING: tl.constexpr,
-    WIDE: tl.constexpr,
-    OUTER: tl.constexpr,
-    PADDED: tl.constexpr,
-    COUNT_PADDING: tl.constexpr,
-    KH: tl.constexpr,
-    KW: tl.constexpr,
-    SH: tl.constexpr,
-    SW: tl.constexpr,
-    BH: tl.constexpr,
-    BW: tl.constexpr,
-    DH: tl.constexpr,
-    DW: tl.constexpr,
-    UNIT: tl.constexpr,
-    OUT_UNIT: tl.constexpr,
-    GROUP: tl.constexpr,
-    R: tl.constexpr,
-    P: tl.constexpr,
-    C: tl.constexpr,
-):
+    x, other, y, scaled, outer, outer_real, outer_counted, items, bands, outer_out, outer_in, H,
+    W_units, V, OH, OW_units, limit_h, limit_w, beta_bits,
+    FORM: tl.constexpr, ACC: tl.constexpr, RISING: tl.constexpr, WIDE: tl.constexpr,
+    OUTER: tl.constexpr, PADDED: tl.constexpr, COUNT_PADDING: tl.constexpr, KH: tl.constexpr,
+    KW: tl.constexpr, SH: tl.constexpr, SW: tl.constexpr, BH: tl.constexpr, BW: tl.constexpr,
+    DH: tl.constexpr, DW: tl.constexpr, UNIT: tl.constexpr, OUT_UNIT: tl.constexpr,
+    GROUP: tl.constexpr, R: tl.constexpr, P: tl.constexpr, C: tl.constexpr,
+):  # fmt: skip
     """FORM "value": y; "jvp": y from x and its tangent `other`; "stats": y is the pivot, and
     `scaled` the gradient `other` of the output over the sum of exponentials."""
     W = W_units * UNIT
@@ -98,30 +65,14 @@ def band_smooth(
     inverse = divide(tl.full((1, 1), 1.0, ACC), tl.zeros((1, 1), ACC) + beta.to(ACC), ACC)
     lanes = OW * V if GROUP == 1 else tl.cdiv(OW, OUT)
     b, o, strip, live, first = place(items, bands, outer_out, lanes, WIDE, P, C)
-    if GROUP == 1:
-        cols = first + tl.arange(0, C)[None, :]
-        ow = cols // V
-        v = cols - ow * V
-        lane = ow * SW
-        store_lane = cols
-        in_row = cols < OW * V
-    else:
-        lane = first * GROUP + tl.arange(0, GROUP * C)[None, :]
-        v = 0
-        store_lane = first * OUT + tl.arange(0, OUT * C)[None, :]
-        in_row = store_lane < OW
+    lane, v, ow, stored_at = columns(first, V, SW, OUT, GROUP, C)
     h0 = strip * (R * SH) - BH
 
     cells = ()
     tangents = ()
     for ko in tl.static_range(PLANES):
-        if OUTER > 0:
-            plane = tl.load(outer + o * OUTER + ko)
-            reading = live & (plane >= 0)
-            offset = ((b * outer_in + plane) * H + h0) * (W * V) + v
-        else:
-            reading = live
-            offset = (b * H + h0) * (W * V) + v
+        plane, reading = plane_of(outer, b, o, ko, outer_in, live, OUTER)
+        offset = (plane * H + h0) * (W * V) + v
         for j in tl.static_range(ROWS):
             h = h0 + j
             inside = reading & within(h, H)
@@ -133,16 +84,11 @@ def band_smooth(
                 tangents = tangents + span(
                     other, row, lane, W, V, inside, 0.0, ACC, START, STEP, COUNT, GROUP, P, C
                 )
-    if OUTER > 0:
-        real_o = tl.load(outer_real + o)
-        counted_o = tl.load(outer_counted + o)
-    else:
-        real_o = 1
-        counted_o = 1
+    real_o, counted_o = outer_cells(outer_real, outer_counted, o, OUTER)
     for r in tl.static_range(R):
         oh = strip * R + r
-        target = ((b * outer_out + o) * OH + oh) * (OW * V) + store_lane
-        stored = live & (oh < OH) & in_row
+        target = ((b * outer_out + o) * OH + oh) * (OW * V) + stored_at
+        stored = live & (oh < OH) & (stored_at < OW * V)
         if FORM == "stats":
             grads = (tl.load(other + target, stored, 0.0).to(ACC),)
             if OUT > 1:
@@ -150,10 +96,7 @@ def band_smooth(
         parts = ()
         quotients = ()
         for f in tl.static_range(OUT):
-            if GROUP == 1:
-                at = ow
-            else:
-                at = (first + tl.arange(0, C)[None, :]) * OUT + f
+            at = ow + f
             mine = ()
             turned = ()
             for ko in tl.static_range(PLANES):

@@ -34,36 +34,12 @@ __all__ = ["band_smooth_gradient"]
 
 @triton.jit
 def band_smooth_gradient(
-    x,
-    grad,
-    out,
-    items,
-    bands,
-    H,
-    W_units,
-    OH,
-    OW_units,
-    limit_h,
-    limit_w,
-    beta_bits,
-    ACC: tl.constexpr,
-    RISING: tl.constexpr,
-    WIDE: tl.constexpr,
-    PADDED: tl.constexpr,
-    COUNT_PADDING: tl.constexpr,
-    KH: tl.constexpr,
-    KW: tl.constexpr,
-    SH: tl.constexpr,
-    SW: tl.constexpr,
-    BH: tl.constexpr,
-    BW: tl.constexpr,
-    UNIT: tl.constexpr,
-    OUT_UNIT: tl.constexpr,
-    GROUP: tl.constexpr,
-    R: tl.constexpr,
-    P: tl.constexpr,
-    C: tl.constexpr,
-):
+    x, grad, out, items, bands, H, W_units, OH, OW_units, limit_h, limit_w, beta_bits,
+    ACC: tl.constexpr, RISING: tl.constexpr, WIDE: tl.constexpr, PADDED: tl.constexpr,
+    COUNT_PADDING: tl.constexpr, KH: tl.constexpr, KW: tl.constexpr, SH: tl.constexpr,
+    SW: tl.constexpr, BH: tl.constexpr, BW: tl.constexpr, UNIT: tl.constexpr,
+    OUT_UNIT: tl.constexpr, GROUP: tl.constexpr, R: tl.constexpr, P: tl.constexpr, C: tl.constexpr,
+):  # fmt: skip
     """The gradient of x, gathered over its windows in row-major order from +0."""
     W = W_units * UNIT
     OW = OW_units * OUT_UNIT
@@ -95,16 +71,29 @@ def band_smooth_gradient(
         cells = cells + span(
             x, (b * H + h) * W, column, W, 1, inside, OTHER, ACC, START, 1, CELLS, GROUP, P, C
         )
-    sent = ()
+    in_row = ()
+    counted_w = ()
+    real_w = ()
+    for q in tl.static_range(LOW, HIGH + 1):
+        ow = (first + tl.arange(0, C)[None, :]) * OUT + q
+        in_row = in_row + (within(ow, OW),)
+        if PADDED and COUNT_PADDING:
+            counted_w = counted_w + (counted_cells(ow, limit_w, KW, SW, BW, 1),)
+            real_w = real_w + (real_cells(ow, W, KW, SW, BW, 1),)
+    terms = ()
+    shares = ()
+    reading = ()
     for k in tl.static_range(ROWS):
         oh = strip * R + (k + LOW_H)
         inside = live & within(oh, OH)
         grads = span(
             grad, (b * OH + oh) * OW, lane, OW, 1, inside, 0.0, ACC, LOW, 1, COUNT, OUT, P, C
         )
+        if PADDED and COUNT_PADDING:
+            counted_h = counted_cells(oh, limit_h, KH, SH, BH, 1)
+            real_h = real_cells(oh, H, KH, SH, BH, 1)
         for q in tl.static_range(LOW, HIGH + 1):
-            ow = (first + tl.arange(0, C)[None, :]) * OUT + q
-            reads = inside & within(ow, OW)
+            reading = reading + (inside & in_row[q - LOW],)
             mine = ()
             for t in tl.static_range(KH):
                 for i in tl.static_range(KW):
@@ -116,21 +105,16 @@ def band_smooth_gradient(
                 pivot = extreme(pivot, mine[KH * KW - 1], RISING)
             padding = 0
             if PADDED and COUNT_PADDING:
-                padding = counted_cells(oh, limit_h, KH, SH, BH, 1) * counted_cells(
-                    ow, limit_w, KW, SW, BW, 1
-                ) - real_cells(oh, H, KH, SH, BH, 1) * real_cells(ow, W, KW, SW, BW, 1)
+                padding = counted_h * counted_w[q - LOW] - real_h * real_w[q - LOW]
             pivot = soften(pivot, padding, RISING)
             total = tl.zeros((P, C), ACC)
-            terms = ()
             for i in tl.static_range(KH * KW):
                 term, total = add_exponential(total, mine[i], pivot, beta, ACC)
                 terms = terms + (term,)
             if PADDED and COUNT_PADDING:
                 extra = padding.to(ACC) * exponential(tl.zeros_like(pivot), pivot, beta, ACC)
                 total = tl.where(padding > 0, total + extra, total)
-            share = grads[q - BASE] / total
-            for i in tl.static_range(KH * KW):
-                sent = sent + (tl.where(reads, terms[i] * share, 0.0),)
+            shares = shares + (grads[q - BASE] / total,)
     for j in tl.static_range(R):
         for rh in tl.static_range(SH):
             parts = ()
@@ -140,11 +124,14 @@ def band_smooth_gradient(
                     if rh + BH - e * SH >= 0 and rh + BH - e * SH < KH:
                         for q in tl.static_range(LOW, HIGH + 1):
                             if r + BW - q * SW >= 0 and r + BW - q * SW < KW:
-                                total += sent[
+                                term = terms[
                                     ((j + e - LOW_H) * COUNT + q - LOW) * (KH * KW)
                                     + (rh + BH - e * SH) * KW
                                     + (r + BW - q * SW)
                                 ]
+                                share = shares[(j + e - LOW_H) * COUNT + q - LOW]
+                                reads = reading[(j + e - LOW_H) * COUNT + q - LOW]
+                                total += tl.where(reads, term * share, 0.0)
                 parts = parts + (total,)
             h = (strip * R + j) * SH + rh
             target = (b * H + h) * W + column

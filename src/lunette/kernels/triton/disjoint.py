@@ -23,28 +23,10 @@ __all__ = ["disjoint"]
 
 @triton.jit
 def _row(
-    x,
-    out,
-    b,
-    oh,
-    th,
-    H,
-    row_length,
-    column,
-    tap,
-    live,
-    reads,
-    g,
-    mark,
-    beta,
-    FORM: tl.constexpr,
-    ACC: tl.constexpr,
-    KH: tl.constexpr,
-    KW: tl.constexpr,
-    GROUP: tl.constexpr,
-    P: tl.constexpr,
-    C: tl.constexpr,
-):
+    x, out, b, oh, th, H, row_length, column, tap, live, reads, g, mark, beta,
+    FORM: tl.constexpr, ACC: tl.constexpr, KH: tl.constexpr, KW: tl.constexpr, GROUP: tl.constexpr,
+    P: tl.constexpr, C: tl.constexpr,
+):  # fmt: skip
     """Write row `th` of the windows; `mark` is a code, a largest value or a pivot."""
     h = oh * KH + th
     target = (b * H + h) * row_length + column
@@ -71,32 +53,11 @@ def _row(
 
 @triton.jit
 def disjoint(
-    grad,
-    codes,
-    x,
-    value,
-    out,
-    items,
-    bands,
-    H,
-    W_units,
-    V,
-    OH,
-    OW,
-    divisor,
-    reciprocal,
+    grad, codes, x, value, out, items, bands, H, W_units, V, OH, OW, divisor, reciprocal,
     beta_bits,
-    FORM: tl.constexpr,
-    ACC: tl.constexpr,
-    WIDE: tl.constexpr,
-    KH: tl.constexpr,
-    KW: tl.constexpr,
-    R: tl.constexpr,
-    UNIT: tl.constexpr,
-    GROUP: tl.constexpr,
-    P: tl.constexpr,
-    C: tl.constexpr,
-):
+    FORM: tl.constexpr, ACC: tl.constexpr, WIDE: tl.constexpr, KH: tl.constexpr, KW: tl.constexpr,
+    R: tl.constexpr, UNIT: tl.constexpr, GROUP: tl.constexpr, P: tl.constexpr, C: tl.constexpr,
+):  # fmt: skip
     """FORM as in `gather`. A program owns R rows of the windows of one row of outputs.
 
     A lane owns GROUP columns of one window; with V > 1 channels innermost, one channel of one.
