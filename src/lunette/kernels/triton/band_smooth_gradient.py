@@ -1,8 +1,8 @@
 """Gradient of a smooth max over small windows, in one launch.
 
-A program computes the softmax of every window that reaches its band of inputs, at the price of
-computing the windows on its border twice, and adds up its own cells' shares. Nothing is stored
-between.
+A program walks down the rows of windows that reach its band of inputs, computes their softmax and
+adds up its own cells' shares; rows of inputs that the next windows share are carried along.
+Windows on the band's border are computed twice. Nothing is stored between.
 """
 
 # Triton compiles these functions from their source: they have no Python types, tuples grow with
@@ -51,26 +51,21 @@ def band_smooth_gradient(
     HIGH: tl.constexpr = (GROUP - 1 + BW) // SW
     COUNT: tl.constexpr = HIGH - LOW + 1
     BASE: tl.constexpr = LOW if OUT == 1 else (LOW // OUT) * OUT
-    ROWS: tl.constexpr = R + HIGH_H - LOW_H
+    # Where strides leave gaps, the rows above the first window are written with it.
+    FIRST: tl.constexpr = LOW_H if KH >= SH else min(LOW_H, BH // SH)
+    CARRIED: tl.constexpr = KH - SH if KH > SH else 0
+    REACH: tl.constexpr = KH if KH > SH else SH
     # Their cells, relative to the lane's own first cell.
     START: tl.constexpr = LOW * SW - BW
     CELLS: tl.constexpr = (HIGH - LOW) * SW + KW
     X_BASE: tl.constexpr = START - (START // GROUP) * GROUP
     X_WIDTH: tl.constexpr = ((START + CELLS - 1) // GROUP - START // GROUP + 1) * GROUP
-    X_ROWS: tl.constexpr = (ROWS - 1) * SH + KH
     OTHER: tl.constexpr = float("-inf") if RISING else float("inf")
 
     beta = tl.cast(beta_bits, tl.float64, bitcast=True)
     b, _, strip, live, first = place(items, bands, 1, tl.cdiv(W, GROUP), WIDE, P, C)
     lane = first * OUT + tl.arange(0, OUT * C)[None, :]
     column = first * GROUP + tl.arange(0, GROUP * C)[None, :]
-    cells = ()
-    for j in tl.static_range(X_ROWS):
-        h = strip * (R * SH) + (LOW_H * SH - BH + j)
-        inside = live & within(h, H)
-        cells = cells + span(
-            x, (b * H + h) * W, column, W, 1, inside, OTHER, ACC, START, 1, CELLS, GROUP, P, C
-        )
     in_row = ()
     counted_w = ()
     real_w = ()
@@ -80,24 +75,33 @@ def band_smooth_gradient(
         if PADDED and COUNT_PADDING:
             counted_w = counted_w + (counted_cells(ow, limit_w, KW, SW, BW, 1),)
             real_w = real_w + (real_cells(ow, W, KW, SW, BW, 1),)
-    terms = ()
-    shares = ()
-    reading = ()
-    for k in tl.static_range(ROWS):
-        oh = strip * R + (k + LOW_H)
+    carried = ()
+    for _ in tl.static_range(CARRIED * GROUP):
+        carried = carried + (tl.zeros((P, C), ACC),)
+    for k in tl.range(FIRST, R + HIGH_H):
+        oh = strip * R + k
+        top = oh * SH - BH
         inside = live & within(oh, OH)
+        cells = ()
+        for t in tl.static_range(KH):
+            there = live & within(top + t, H)
+            row = (b * H + top + t) * W
+            cells = cells + span(
+                x, row, column, W, 1, there, OTHER, ACC, START, 1, CELLS, GROUP, P, C
+            )
         grads = span(
             grad, (b * OH + oh) * OW, lane, OW, 1, inside, 0.0, ACC, LOW, 1, COUNT, OUT, P, C
         )
         if PADDED and COUNT_PADDING:
             counted_h = counted_cells(oh, limit_h, KH, SH, BH, 1)
             real_h = real_cells(oh, H, KH, SH, BH, 1)
+        terms = ()
+        shares = ()
         for q in tl.static_range(LOW, HIGH + 1):
-            reading = reading + (inside & in_row[q - LOW],)
             mine = ()
             for t in tl.static_range(KH):
                 for i in tl.static_range(KW):
-                    mine = mine + (cells[(k * SH + t) * X_WIDTH + X_BASE + (q - LOW) * SW + i],)
+                    mine = mine + (cells[t * X_WIDTH + X_BASE + (q - LOW) * SW + i],)
             pivot = mine[0]
             for i in tl.static_range(1, KH * KW - 1, 2):
                 pivot = extreme_of_three(pivot, mine[i], mine[i + 1], RISING)
@@ -115,25 +119,25 @@ def band_smooth_gradient(
                 extra = padding.to(ACC) * exponential(tl.zeros_like(pivot), pivot, beta, ACC)
                 total = tl.where(padding > 0, total + extra, total)
             shares = shares + (grads[q - BASE] / total,)
-    for j in tl.static_range(R):
-        for rh in tl.static_range(SH):
-            parts = ()
+        totals = ()
+        for t in tl.static_range(REACH):
             for r in tl.static_range(GROUP):
-                total = tl.zeros((P, C), ACC)
-                for e in tl.static_range(LOW_H, HIGH_H + 1):
-                    if rh + BH - e * SH >= 0 and rh + BH - e * SH < KH:
-                        for q in tl.static_range(LOW, HIGH + 1):
-                            if r + BW - q * SW >= 0 and r + BW - q * SW < KW:
-                                term = terms[
-                                    ((j + e - LOW_H) * COUNT + q - LOW) * (KH * KW)
-                                    + (rh + BH - e * SH) * KW
-                                    + (r + BW - q * SW)
-                                ]
-                                share = shares[(j + e - LOW_H) * COUNT + q - LOW]
-                                reads = reading[(j + e - LOW_H) * COUNT + q - LOW]
-                                total += tl.where(reads, term * share, 0.0)
-                parts = parts + (total,)
-            h = (strip * R + j) * SH + rh
+                if t < CARRIED:
+                    total = carried[t * GROUP + r]
+                else:
+                    total = tl.zeros((P, C), ACC)
+                for q in tl.static_range(LOW, HIGH + 1):
+                    if t < KH and r + BW - q * SW >= 0 and r + BW - q * SW < KW:
+                        sent = (
+                            terms[((q - LOW) * KH + t) * KW + (r + BW - q * SW)] * shares[q - LOW]
+                        )
+                        total += tl.where(inside & in_row[q - LOW], sent, 0.0)
+                totals = totals + (total,)
+        for t in tl.static_range(SH):
+            h = top + t
+            owned = live & (h >= strip * (R * SH)) & (h < (strip + 1) * (R * SH)) & (h < H)
+            written = assemble(totals[t * GROUP : (t + 1) * GROUP], P, C, GROUP)
             target = (b * H + h) * W + column
-            written = assemble(parts, P, C, GROUP).to(out.dtype.element_ty)
-            tl.store(out + target, written, live & (h < H) & (column < W))
+            tl.store(out + target, written.to(out.dtype.element_ty), owned & (column < W))
+        if CARRIED > 0:
+            carried = totals[SH * GROUP :]

@@ -17,6 +17,8 @@ WORTH_TUNING = 1 << 22  # input elements; below it a launch costs more than any 
 MOST_LOADS = 130  # unrolled loads of one program, and
 MOST_STEPS = 220  # unrolled comparisons: more make the compiler slow
 PATIENCE = 0.6  # seconds that may pass before another tile is compiled and tried
+MOST_TERMS = 110  # exponentials in one step of a smooth max's gradient
+TALLEST_STRIP = 16  # rows of windows that a program walks
 LONGEST_BAND = 16  # taps along an axis that a band takes
 
 
@@ -60,7 +62,9 @@ def _forward_choices(plan: Plan, form: str, itemsize: int) -> list[tuple[int, in
     w = plan.w
     smooth = form in ("smooth", "smooth_jvp", "stats")
     rows = 2 if smooth else 8
-    if plan.lanes > 1 or w.dilation > 1 or w.stride not in (1, 2, 4) or w.m == 1:
+    if plan.lanes > 1:
+        return [(1, rows // 2, 4), (1, rows, 2)]
+    if w.dilation > 1 or w.stride not in (1, 2, 4) or w.m == 1:
         return [(1, rows, 2), (1, rows // 2, 4)]
     group = max(2, w.stride)
     if smooth:
@@ -126,13 +130,13 @@ def smooth_gradient_tiles(plan: Plan) -> list[Tile]:
         return []
     if w.stride not in (1, 2, 4) or h.stride > 4:
         return []
-    group, tiles = max(4, w.stride), []
-    for rows in (2, 1):
-        columns = (group - 1 + w.before) // w.stride + (w.kernel - 1 - w.before) // w.stride + 1
-        lines = rows + (h.stride - 1 + h.before) // h.stride + (h.kernel - 1 - h.before) // h.stride
-        if columns * lines * h.kernel * w.kernel <= 110 and rows <= power_of_two(h.n):
-            tiles.append(Tile(group, rows, 1, 2))
-    return tiles[:1]  # the largest that fits; a second one takes another second to compile
+    group = max(4, w.stride)
+    columns = (group - 1 + w.before) // w.stride + (w.kernel - 1 - w.before) // w.stride + 1
+    if columns * h.kernel * w.kernel > MOST_TERMS:
+        return []
+    rows = -(-h.n // h.stride)
+    strips = -(-rows // TALLEST_STRIP)
+    return [Tile(group, -(-rows // strips), 1, 2)]
 
 
 _BEST: dict[Any, Tile] = {}
