@@ -32,12 +32,14 @@ __all__ = ["band", "columns", "outer_cells", "place", "plane_of"]
 
 
 @triton.jit
-def widen(values, COUNT: tl.constexpr, STEP: tl.constexpr, DOUBLINGS: tl.constexpr):
+def widen(
+    values, COUNT: tl.constexpr, STEP: tl.constexpr, DOUBLINGS: tl.constexpr, MERGED: tl.constexpr
+):
     """The max of 2^DOUBLINGS neighbours, STEP apart, from each of COUNT values that has them."""
     for i in tl.static_range(DOUBLINGS):
         wider = ()
         for j in tl.static_range(COUNT - STEP * (2 ** (i + 1) - 1)):
-            wider = wider + (larger(values[j], values[j + STEP * 2**i]),)
+            wider = wider + (larger(values[j], values[j + STEP * 2**i], MERGED),)
         values = wider
     return values
 
@@ -122,6 +124,7 @@ def band(
     BASE: tl.constexpr = 0 if GROUP == 1 else START - (START // GROUP) * GROUP
     DOUBLE: tl.constexpr = FORM == "max" and KW >= 5 and SW == 1 and GROUP > 1
     DOUBLINGS: tl.constexpr = 0 if KW < 2 else 1 if KW < 4 else 2 if KW < 8 else 3 if KW < 16 else 4
+    MERGED: tl.constexpr = GROUP > 1
     DOUBLE_H: tl.constexpr = FORM == "max" and KH >= 5 and SH == 1
     DOUBLINGS_H: tl.constexpr = (
         0 if KH < 2 else 1 if KH < 4 else 2 if KH < 8 else 3 if KH < 16 else 4
@@ -160,17 +163,21 @@ def band(
             )
             if DOUBLE:
                 values = values[BASE:]
-                wide = widen(values, COUNT, 1, DOUBLINGS)
+                wide = widen(values, COUNT, 1, DOUBLINGS, MERGED)
             for f in tl.static_range(OUT):
                 if DOUBLE:
-                    m = larger(wide[f], wide[f + KW - 2**DOUBLINGS])
+                    m = larger(wide[f], wide[f + KW - 2**DOUBLINGS], MERGED)
                     rows = rows + (m,)
                 elif FORM == "codes":
                     m = values[(BASE + f * SW)]
                     c = tl.zeros((P, C), tl.int32)
                     for t in tl.static_range(1, KW):
                         m, c = larger_coded(
-                            m, c, values[(BASE + f * SW) + t], tl.full((P, C), t, tl.int32)
+                            m,
+                            c,
+                            values[(BASE + f * SW) + t],
+                            tl.full((P, C), t, tl.int32),
+                            MERGED,
                         )
                     rows = rows + (m,)
                     taps = taps + (c,)
@@ -180,10 +187,10 @@ def band(
                         if FORM == "mean":
                             m = m + values[(BASE + f * SW) + t]
                         else:
-                            m = larger(m, values[(BASE + f * SW) + t])
+                            m = larger(m, values[(BASE + f * SW) + t], MERGED)
                     rows = rows + (m,)
         if DOUBLE_H:
-            rows = widen(rows, ROWS * OUT, DH * OUT, DOUBLINGS_H)
+            rows = widen(rows, ROWS * OUT, DH * OUT, DOUBLINGS_H, MERGED)
         news = ()
         new_where = ()
         for r in tl.static_range(R):
@@ -198,6 +205,7 @@ def band(
                             where[r * OUT + f],
                             rows[(r * SH * OUT + f)],
                             ko * (KH * KW) + taps[(r * SH * OUT + f)],
+                            MERGED,
                         )
                     for t in tl.static_range(1, KH):
                         m, c = larger_coded(
@@ -205,28 +213,30 @@ def band(
                             c,
                             rows[(r * SH * OUT + f) + t * DH * OUT],
                             taps[(r * SH * OUT + f) + t * DH * OUT] + (ko * KH + t) * KW,
+                            MERGED,
                         )
                     new_where = new_where + (c,)
                 elif DOUBLE_H:
                     m = larger(
                         rows[(r * SH * OUT + f)],
                         rows[(r * SH * OUT + f) + (KH - 2**DOUBLINGS_H) * DH * OUT],
+                        MERGED,
                     )
                     if ko > 0:
-                        m = larger(best[r * OUT + f], m)
+                        m = larger(best[r * OUT + f], m, MERGED)
                 else:
                     m = rows[(r * SH * OUT + f)]
                     if ko > 0:
                         m = (
                             best[r * OUT + f] + m
                             if FORM == "mean"
-                            else larger(best[r * OUT + f], m)
+                            else larger(best[r * OUT + f], m, MERGED)
                         )
                     for t in tl.static_range(1, KH):
                         if FORM == "mean":
                             m = m + rows[(r * SH * OUT + f) + t * DH * OUT]
                         else:
-                            m = larger(m, rows[(r * SH * OUT + f) + t * DH * OUT])
+                            m = larger(m, rows[(r * SH * OUT + f) + t * DH * OUT], MERGED)
                 news = news + (m,)
         best = news
         where = new_where
