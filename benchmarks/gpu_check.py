@@ -23,6 +23,11 @@ def all_cases() -> list[tuple[Any, ...]]:
         out.append((op, shape, cases.INTEGERS[i % 6], "ties", "first" if i % 2 else "last"))
         for j, reduction in enumerate(cases.REDUCTIONS):
             out.append((cases.with_reduction(op, reduction), shape, *looks[(i + j) % 6]))
+    for i, (op, shape) in enumerate(cases.LANED):
+        out += [(op, shape, dtype, kind, "last") for dtype, kind, _ in looks]
+        for j, reduction in enumerate(cases.REDUCTIONS):
+            dtype, kind, _ = looks[(i + j) % 6]
+            out.append((cases.with_reduction(op, reduction), shape, dtype, kind, "last"))
     for i, (op, shape) in enumerate(cases.WHOLE):
         out += [(op, shape, *looks[(i + j) % 6]) for j in range(3)]
     return out

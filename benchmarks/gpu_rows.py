@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import torch
@@ -42,14 +43,18 @@ def size(*tensors: Any) -> int:
     return sum(t.numel() * t.element_size() for t in tensors)
 
 
-def images(dtype: Any, shape: tuple[int, ...] = IMAGES) -> Any:
+def images(dtype: Any, shape: tuple[int, ...] = IMAGES, last: bool = False) -> Any:
+    """Random numbers, channels last if asked."""
     generator = torch.Generator("cuda").manual_seed(0)
-    return torch.randn(shape, device="cuda", generator=generator).to(dtype)
+    x = torch.randn(shape, device="cuda", generator=generator).to(dtype)
+    return x.contiguous(memory_format=torch.channels_last) if last else x
 
 
-def forward(op: Any, eager: Any, shape: Any = IMAGES, cudnn: Any = None) -> Callable[[Any], Work]:
+def forward(
+    op: Any, eager: Any, shape: Any = IMAGES, cudnn: Any = None, last: bool = False
+) -> Callable[[Any], Work]:
     def make(dtype: Any) -> Work:
-        x = images(dtype, shape)
+        x = images(dtype, shape, last)
         y = torch.empty(op.out_shape(tuple(x.shape)), dtype=x.dtype, device=x.device)
 
         def compiled() -> Callable[[], Any]:
@@ -80,13 +85,14 @@ def both_of(eager: Any, x: Any, g: Any) -> Callable[[], Any]:
     return lambda: torch.autograd.grad(eager(leaf), leaf, g)
 
 
-def gradient(op: Any, eager: Any, form: str, shape: Any = IMAGES) -> Callable[[Any], Work]:
+def gradient(
+    op: Any, eager: Any, form: str, shape: Any = IMAGES, last: bool = False
+) -> Callable[[Any], Work]:
     """`form` is "offsets", or "x" where the gradient reads the input, or "grad" where it does not."""
 
     def make(dtype: Any) -> Work:
-        x = images(dtype, shape)
-        g = torch.randn(op.out_shape(tuple(x.shape)), device=x.device).to(x.dtype)
-
+        x = images(dtype, shape, last)
+        g = images(dtype, op.out_shape(tuple(x.shape)), last)
         backward = both_of if form == "x" else backward_of
 
         def peer() -> Callable[[], Any]:
@@ -113,10 +119,10 @@ def gradient(op: Any, eager: Any, form: str, shape: Any = IMAGES) -> Callable[[A
 def offsets(op: Any, eager: Any) -> Callable[[Any], Work]:
     def make(dtype: Any) -> Work:
         x = images(dtype)
-        y, codes = kernels.forward_with_offsets(op, (x,))
+        outputs = prod(op.out_shape(tuple(x.shape)))
         return Work(
             lambda: kernels.forward_with_offsets(op, (x,)),
-            size(x, y, codes),
+            size(x) + outputs * (x.element_size() + 1),
             lambda: lambda: eager(x),
         )
 
@@ -162,4 +168,11 @@ ROWS = [
     Row("max k13s1p6 forward", {"float32": 0.25}, forward(ln.MaxPool((13, 13), 1, 6), lambda x: F.max_pool2d(x, 13, 1, 6), LARGE, cudnn_pool("max", 13, 1, 6))),
     Row("smooth k3s2p1 forward", {"float32": 0.60}, forward(ln.SmoothMaxPool((3, 3), BETA, 2, 1), smooth)),
     Row("smooth k3s2p1 vjp", {"float32": 0.50}, gradient(ln.SmoothMaxPool((3, 3), BETA, 2, 1), smooth, "x")),
+    Row("max k3s2p1 forward, channels last", {}, forward(ln.MaxPool((3, 3), 2, 1), lambda x: F.max_pool2d(x, 3, 2, 1), last=True)),
+    Row("max k3s2p1 vjp, channels last", {}, gradient(ln.MaxPool((3, 3), 2, 1), lambda x: F.max_pool2d(x, 3, 2, 1), "offsets", last=True)),
+    Row("mean k2s2 vjp, channels last", {}, gradient(ln.AvgPool((2, 2)), lambda x: F.avg_pool2d(x, 2), "grad", last=True)),
+    Row("mean k3s2p1 vjp, channels last", {}, gradient(ln.AvgPool((3, 3), 2, 1), lambda x: F.avg_pool2d(x, 3, 2, 1), "grad", last=True)),
+    Row("adaptive mean 7 vjp, channels last", {}, gradient(ln.AdaptiveAvgPool((7, 7)), lambda x: F.adaptive_avg_pool2d(x, 7), "grad", last=True)),
+    Row("global mean forward, channels last", {}, forward(ln.GlobalAvgPool(2), lambda x: x.mean((2, 3), keepdim=True), last=True)),
+    Row("global max vjp, channels last", {}, gradient(ln.GlobalMaxPool(2), lambda x: x.amax((2, 3), keepdim=True), "x", last=True)),
 ]  # fmt: skip

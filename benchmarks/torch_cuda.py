@@ -1,7 +1,8 @@
 """The torch operators on a GPU against the specification: `python -m benchmarks torch_cuda`.
 
 Every op of the torch tests, each verb and each mode: the values of max bit for bit, the others
-within rounding; gradients the same bits in two runs; wrong devices refused.
+within rounding; gradients the same bits in two runs; torch's checks of every registered operator;
+wrong devices and layouts refused.
 """
 
 from __future__ import annotations
@@ -14,6 +15,9 @@ import torch
 import lunette as ln
 import lunette.torch as lt
 from lunette.adapters.torch import forward_with_beta
+from lunette.kernels import triton as kernels
+from lunette.torch import library, offsets
+from lunette.torch.encoding import encode
 from tests.torch.cases import OPS, distinct
 
 
@@ -51,6 +55,62 @@ def check(op: ln.Pool, shape: tuple[int, ...], dtype: torch.dtype) -> int:
     return 7 + 2 * exact
 
 
+def check_operators(op: ln.Pool, shape: tuple[int, ...]) -> int:
+    """torch's opcheck, gradcheck and gradgradcheck of one op; how many operators were checked."""
+    x, dx = (distinct(shape, seed=seed).cuda().requires_grad_() for seed in (0, 1))
+    grad = distinct(tuple(op.out_shape(shape)), seed=2).cuda().requires_grad_()
+    text = encode(op)
+    calls = [
+        (library.pool, (x, None, text, None)),
+        (library.pool_jvp, (x, dx, None, text, None)),
+        (library.pool_vjp, (x, grad, None, text, None)),
+    ]
+    if isinstance(op.reduction, ln.Max):
+        calls.append((library.pool_with_indices, (x, None, text, None)))
+    if offsets.serves(x, text, None):
+        winners = offsets.max_with_offsets(x.detach(), text)[1]
+        calls += [
+            (offsets.max_with_offsets, (x, text)),
+            (offsets.max_vjp_from_offsets, (winners, grad, shape, text)),
+            (offsets.max_jvp_from_offsets, (winners, dx, text)),
+        ]
+    for operator, operands in calls:
+        torch.library.opcheck(operator, operands)
+    assert torch.autograd.gradcheck(op, x, check_forward_ad=True, fast_mode=True)
+    assert torch.autograd.gradgradcheck(op, x, check_fwd_over_rev=True, fast_mode=True)
+    return len(calls)
+
+
+def refusals(op: ln.Pool, x: torch.Tensor) -> int:
+    """Tensors that no kernel may touch are refused, by the ops and by the kernels themselves."""
+    image, weight = torch.ones(1, 1, 3, device="cuda"), torch.ones(1, 1, 2)
+    grad = op(x)
+    quantised = torch.quantize_per_tensor(x, 0.1, 0, torch.quint8)
+    refused = [
+        (lambda: op.vjp(x, grad.cpu()), "gradient is on device cpu"),
+        (lambda: op.vjp(x.cpu(), grad), "gradient is on device cuda"),
+        (lambda: op.jvp(x, x.cpu()), "tangent of x is on device cpu"),
+        (lambda: ln.conv(image, weight), "weight is on device cpu"),
+        (lambda: ln.forward(op, x, backend="cpu"), "backend='cpu' for CUDA tensors"),
+        (lambda: op(x.to_sparse()), "x.to_dense()"),
+        (lambda: op(quantised), "x.dequantize()"),
+        (lambda: op.vjp(x, grad.to_sparse()), "gradient.to_dense()"),
+        (lambda: op.vjp(x.int(), grad.int()), "integers have no tangent"),
+        (lambda: kernels.forward(op, (x.cpu(),)), "need a CUDA device"),
+        (lambda: kernels.vjp(op, (x,), grad.cpu()), "expected one device"),
+        (lambda: kernels.forward(op, (x.to_sparse(),)), "expected a dense tensor"),
+        (lambda: kernels.forward(op, (quantised,)), "expected a dense tensor"),
+    ]
+    for call, message in refused:
+        try:
+            call()
+        except (TypeError, ValueError) as error:
+            assert message in str(error), error
+        else:
+            raise AssertionError(f"not refused: {message}")
+    return len(refused)
+
+
 def main(arguments: list[str]) -> None:
     """Run every comparison; the first that fails is an AssertionError."""
     if not torch.cuda.is_available():
@@ -85,20 +145,10 @@ def main(arguments: list[str]) -> None:
     weight = torch.ones(2, 1, 2, 2, 2, 2, device="cuda", dtype=torch.float64)
     image = distinct((1, 1, 3, 3, 3, 3)).cuda()
     torch.testing.assert_close(ln.conv(image, weight).cpu(), ln.conv(image.cpu(), weight.cpu()))
-    for call, message in (
-        (lambda: op.vjp(x, op(x).cpu()), "gradient is on device cpu"),
-        (lambda: op.jvp(x, x.cpu()), "tangent of x is on device cpu"),
-        (lambda: ln.conv(image, weight.cpu()), "weight is on device cpu"),
-        (lambda: ln.forward(op, x, backend="cpu"), "backend='cpu' for CUDA tensors"),
-    ):
-        try:
-            call()
-        except ValueError as error:
-            assert message in str(error), error
-        else:
-            raise AssertionError(f"not refused: {message}")
+    operators = sum(check_operators(op, shape) for op, shape in OPS)
+    refused = refusals(op, x)
     print(
-        f"{count + 9} comparisons on {torch.cuda.get_device_name()} in "
+        f"{count + 9} comparisons, {operators} operators, {refused} refusals on {torch.cuda.get_device_name()} in "
         f"{time.perf_counter() - start:.1f} s; torch {torch.__version__}"
     )
 

@@ -1,6 +1,7 @@
 """What torch alone can get wrong: refused before any work, with a remedy."""
 
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -88,6 +89,23 @@ def test_cuda_without_triton_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "lunette.kernels.triton", None)
     library._choose_triton.cache_clear()
     with pytest.raises(RuntimeError, match=r"pip install triton, or move the tensors with \.cpu"):
+        library._pool_cuda(X, None, "MaxPool((2,))", None)
+
+
+@pytest.mark.parametrize(
+    ("triton", "message"),
+    [
+        (None, r"needs Triton: pip install 'triton>=3\.3'"),
+        (SimpleNamespace(__version__="2.1.0"), r"Triton 2\.1\.0 is too old .* 'triton>=3\.3'"),
+    ],
+    ids=["missing", "too old"],
+)
+def test_cuda_needs_a_recent_triton(monkeypatch, triton, message):
+    for name in [name for name in sys.modules if name.startswith("lunette.kernels.triton")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "triton", triton)
+    library._choose_triton.cache_clear()
+    with pytest.raises(RuntimeError, match=message):
         library._pool_cuda(X, None, "MaxPool((2,))", None)
 
 

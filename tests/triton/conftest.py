@@ -11,12 +11,13 @@ def _prepare():
     """Small tiles: the interpreter runs every unrolled step one by one."""
     import warnings
 
-    from lunette.kernels.triton import launch
+    from lunette.kernels.triton import gradients, values
 
     warnings.simplefilter("ignore", RuntimeWarning)
-    launch.SHORTEST_ROW = 8
-    for name in ("forward_tiles", "gradient_tiles", "smooth_gradient_tiles"):
-        setattr(launch, name, _small(getattr(launch, name)))
+    gradients.SHORTEST_ROW, values.LONG_WINDOW = 8, 8
+    values.forward_tiles = _small(values.forward_tiles)
+    gradients.gradient_tiles = _small(gradients.gradient_tiles)
+    gradients.smooth_gradient_tiles = _small(gradients.smooth_gradient_tiles)
 
 
 def _small(tiles):

@@ -31,13 +31,13 @@ def kernels_met(cases):
     import torch
 
     from lunette.kernels import triton as kernels
-    from lunette.kernels.triton import launch
+    from lunette.kernels.triton import gradients, values
 
-    names = (
-        "band", "band_smooth", "band_gather", "band_smooth_gradient", "disjoint", "whole_gradient",
-        "window", "gather", "locate",
-    )  # fmt: skip
-    met, kept = set(), {name: getattr(launch, name) for name in names}
+    places = dict.fromkeys(("band", "band_smooth", "window", "locate"), values)
+    places |= dict.fromkeys(
+        ("band_gather", "band_smooth_gradient", "disjoint", "whole_gradient", "gather"), gradients
+    )
+    met, kept = set(), {name: getattr(module, name) for name, module in places.items()}
 
     class Noted:
         def __init__(self, name):
@@ -50,8 +50,8 @@ def kernels_met(cases):
             return launched
 
     try:
-        for name in names:
-            setattr(launch, name, Noted(name))
+        for name, module in places.items():
+            setattr(module, name, Noted(name))
         for op, shape, verb in cases:
             x = torch.zeros(shape)
             if verb == "vjp":
@@ -62,8 +62,8 @@ def kernels_met(cases):
                 kernels.forward(op, (x,))
     finally:
         for name, kernel in kept.items():
-            setattr(launch, name, kernel)
-    return met, set(names)
+            setattr(places[name], name, kernel)
+    return met, set(places)
 
 
 def complaints():
@@ -94,3 +94,45 @@ def complaints():
     finally:
         accept._interpreted = kept
     return found
+
+
+def too_many_programs():
+    """The message for a launch past the largest grid."""
+    from lunette.kernels.triton.launch import grid_of
+
+    try:
+        grid_of(1 << 20, 1, 1 << 20, 64)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def offsets_as_operators(op, shape):
+    """torch's checks of the operators that a GPU has alone, served here by the interpreted kernels."""
+    import torch
+
+    from lunette.torch import library, offsets
+    from lunette.torch.encoding import encode
+
+    for name, kernel in offsets.KERNELS.items():
+        if not torch._C._dispatch_has_kernel_for_dispatch_key(f"lunette::{name}", "CPU"):
+            library.LIBRARY.impl(name, kernel, "CPU")
+    generator = torch.Generator().manual_seed(0)
+    order = torch.randperm(torch.Size(shape).numel(), generator=generator)
+    x, text = order.double().reshape(shape), encode(op)
+    _, winners = offsets.max_with_offsets(x, text)
+    grad = torch.randn(winners.shape, generator=generator, dtype=torch.float64).requires_grad_()
+    dx = torch.randn(shape, generator=generator, dtype=torch.float64).requires_grad_()
+    x.requires_grad_()
+    torch.library.opcheck(offsets.max_with_offsets, (x, text))
+    torch.library.opcheck(offsets.max_vjp_from_offsets, (winners, grad, shape, text))
+    torch.library.opcheck(offsets.max_jvp_from_offsets, (winners, dx, text))
+
+    def pool(x):
+        return offsets.max_with_offsets(x, text)[0]
+
+    modes = {"check_forward_ad": True, "check_batched_grad": True, "fast_mode": True}
+    assert torch.autograd.gradcheck(pool, x, eps=1e-3, **modes)
+    assert torch.autograd.gradgradcheck(
+        pool, x, eps=1e-3, check_fwd_over_rev=True, check_rev_over_rev=True, fast_mode=True
+    )

@@ -2,7 +2,7 @@
 
 import interpreted
 import pytest
-from triton_cases import GEOMETRIES, INTEGERS, LOOKS, RANKS, REDUCTIONS, with_reduction
+from triton_cases import GEOMETRIES, INTEGERS, LANED, LOOKS, RANKS, REDUCTIONS, with_reduction
 
 import lunette as ln
 
@@ -38,6 +38,15 @@ WHOLES = [
     (PLACES[at][0], PLACES[at][1], dtype, "ties", "first")
     for at, dtype in zip((1, 3, 4, 17, 19, 12), INTEGERS, strict=True)
 ]
+CHANNELS = [
+    (
+        with_reduction(op, [op.reduction, *REDUCTIONS][i]),
+        (*shape[: -op.rank - 1], 3, *(min(n, 7) for n in shape[-op.rank :])),
+        *LOOKS[(i + i // 6) % 6][:2],
+        "last",
+    )
+    for i, (op, shape) in enumerate(LANED[:8])
+]
 
 
 @pytest.mark.parametrize("case", MAXIMA, ids=names(MAXIMA))
@@ -52,6 +61,11 @@ def test_other_reductions_and_ties(interpreter, case):
 
 @pytest.mark.parametrize("case", WHOLE, ids=names(WHOLE))
 def test_whole_rows(interpreter, case):
+    interpreter(interpreted.check, *case)
+
+
+@pytest.mark.parametrize("case", CHANNELS, ids=names(CHANNELS))
+def test_channels_innermost(interpreter, case):
     interpreter(interpreted.check, *case)
 
 

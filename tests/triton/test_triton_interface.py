@@ -2,6 +2,7 @@
 
 import interpreted
 import numpy as np
+import pytest
 
 import lunette as ln
 
@@ -23,6 +24,7 @@ def test_refusals_say_why(interpreter):
         (ln.MaxPool((2, 2), ties="all"), "vjp_from_offsets", shape, float32),
         (ln.MaxPool((2, 2)), "vjp", shape, np.dtype(np.int32)),
         (ln.MaxPool((2, 2)), "forward", shape, np.dtype(object)),
+        (ln.MaxPool((3, 2, 2)), "forward", (1, 3 << 24, 4, 4), float32),
     ]
     answers = interpreter(interpreted.refusals, questions)
     assert answers[0] is None and answers[3] is None
@@ -31,6 +33,16 @@ def test_refusals_say_why(interpreter):
     assert "ties='first'" in answers[4]
     assert answers[5] == "integers have no tangent or gradient"
     assert "object" in answers[6]
+    assert "table of 16777216 × 3 planes is too large" in answers[7]
+
+
+def test_a_launch_has_a_largest_size(interpreter):
+    assert "split the batch" in interpreter(interpreted.too_many_programs)
+
+
+@pytest.mark.parametrize("op", [ln.MaxPool((3, 2), (2, 1), 1), ln.MaxPool((2,), ceil_mode=True)])
+def test_operators_from_offsets(interpreter, op):
+    interpreter(interpreted.offsets_as_operators, op, (2, 4, 5)[-op.rank - 1 :])
 
 
 def test_every_kernel_is_met(interpreter):

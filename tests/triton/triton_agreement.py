@@ -186,6 +186,9 @@ def check_offsets(op, x, tensor, dtype, layout, device, rng, what):
         sent = to_torch(grad, device, layout, op.rank if op.keepdims else 0)
         got = kernels.vjp_from_offsets(op, x.shape, offsets, sent)
         same_bits(to_numpy(got), spec.vjp(op, x, grad), (*what, "vjp_from_offsets"))
+        dx = values(rng, x.shape, dtype, "normal")
+        got = kernels.jvp_from_offsets(op, offsets, to_torch(dx, device, layout, op.rank))
+        same_bits(to_numpy(got), spec.jvp(op, x, dx), (*what, "jvp_from_offsets"))
 
 
 def offsets_of(op, shape, indices):

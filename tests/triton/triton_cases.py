@@ -56,6 +56,18 @@ WHOLE = [
     (ln.GlobalMaxPool(1, ties="split"), (1, 20000)),
     (ln.Pool((ln.Global(),), ln.SmoothMax(1.5)), (1, 20000)),
 ]
+LANED = [
+    (ln.MaxPool((3, 3), 2, 1), (2, 16, 9, 10)),
+    (ln.MaxPool((2, 2)), (1, 32, 7, 8)),
+    (ln.MaxPool((3, 2), 1, (1, 0)), (1, 48, 5, 6)),
+    (ln.MaxPool((2, 3, 3), (1, 2, 1), (0, 1, 1)), (1, 16, 3, 5, 6)),
+    (ln.AdaptiveMaxPool((2, 4)), (2, 16, 6, 8)),
+    (ln.AdaptiveMaxPool((3, 5)), (1, 20, 7, 8)),
+    (ln.MaxPool((2,)), (2, 16, 9)),
+    (ln.GlobalMaxPool(2), (2, 16, 18, 20)),
+    (ln.GlobalMaxPool(2, ties="first"), (2, 3, 18, 20)),
+]
+"""Channels innermost, as many as vectors want, or few."""
 REDUCTIONS = [
     ln.Mean(),
     ln.Mean(False),

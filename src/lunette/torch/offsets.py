@@ -1,8 +1,9 @@
 """A max on the GPU that keeps each winner's offset in its window, one byte, for its gradient.
 
 `lunette::max_with_offsets` stands in for `lunette::pool` where a gradient will be asked for: the
-gradient then reads a byte per output instead of x. A gradient that is itself recorded
-(`create_graph`) goes by x, as ever.
+gradient then reads a byte per output instead of x. `lunette::max_vjp_from_offsets` and
+`lunette::max_jvp_from_offsets` are linear and each other's adjoint, so derivatives of any order
+follow.
 """
 
 from __future__ import annotations
@@ -33,8 +34,12 @@ library.LIBRARY.define(
     "max_vjp_from_offsets(Tensor offsets, Tensor grad, SymInt[] shape, str op) -> Tensor",
     tags=library.TAGS,
 )
+library.LIBRARY.define(
+    "max_jvp_from_offsets(Tensor offsets, Tensor dx, str op) -> Tensor", tags=library.TAGS
+)
 max_with_offsets = torch.ops.lunette.max_with_offsets.default
 max_vjp_from_offsets = torch.ops.lunette.max_vjp_from_offsets.default
+max_jvp_from_offsets = torch.ops.lunette.max_jvp_from_offsets.default
 
 
 def serves(x: Tensor, op: str, backend: str | None) -> bool:
@@ -65,6 +70,11 @@ def _max_vjp_from_offsets_cuda(offsets: Tensor, grad: Tensor, shape: Any, op: st
     return gradient.contiguous(memory_format=format_of(offsets))
 
 
+def _max_jvp_from_offsets_cuda(offsets: Tensor, dx: Tensor, op: str) -> Tensor:
+    kernels = import_module("lunette.kernels.triton")
+    return library.like(dx, kernels.jvp_from_offsets(decode(op), offsets, dx))
+
+
 def _fake_max_with_offsets(x: Tensor, op: str) -> tuple[Tensor, Tensor]:
     shape = library.out_shape(decode(op), x)
     return empty(x, shape, x.dtype), empty(x, shape, torch.uint8)
@@ -74,6 +84,10 @@ def _fake_max_vjp_from_offsets(offsets: Tensor, grad: Tensor, shape: Any, op: st
     return empty(offsets, shape, grad.dtype)
 
 
+def _fake_max_jvp_from_offsets(offsets: Tensor, dx: Tensor, op: str) -> Tensor:
+    return empty(dx, offsets.shape, dx.dtype)
+
+
 def _batched_max(info: Any, in_dims: Any, x: Tensor, op: str) -> Any:
     return max_with_offsets(x.movedim(in_dims[0], 0), op), (0, 0)
 
@@ -81,11 +95,20 @@ def _batched_max(info: Any, in_dims: Any, x: Tensor, op: str) -> Any:
 def _batched_vjp(
     info: Any, in_dims: Any, offsets: Tensor, grad: Tensor, shape: Any, op: str
 ) -> Any:
-    offsets, grad = (
-        t.expand(info.batch_size, *t.shape) if axis is None else t.movedim(axis, 0)
-        for t, axis in zip((offsets, grad), in_dims, strict=False)
-    )
+    offsets, grad = _in_front(info, in_dims, offsets, grad)
     return max_vjp_from_offsets(offsets, grad, (info.batch_size, *shape), op), 0
+
+
+def _batched_jvp(info: Any, in_dims: Any, offsets: Tensor, dx: Tensor, op: str) -> Any:
+    return max_jvp_from_offsets(*_in_front(info, in_dims, offsets, dx), op), 0
+
+
+def _in_front(info: Any, in_dims: Any, *tensors: Tensor) -> list[Tensor]:
+    """The tensors with the samples' axis first."""
+    return [
+        t.expand(info.batch_size, *t.shape) if axis is None else t.movedim(axis, 0)
+        for t, axis in zip(tensors, in_dims, strict=False)
+    ]
 
 
 class _MaxWithOffsets(Rule):
@@ -95,43 +118,50 @@ class _MaxWithOffsets(Rule):
 
     def gradient(self, args: tuple[Any, ...], grads: tuple[Any, ...], needs: Any) -> Any:
         x, op, offsets = args
-        if torch.is_grad_enabled():
-            return library.pool_vjp(x, grads[0], None, op, None), None
         return max_vjp_from_offsets(offsets, grads[0], x.shape, op), None
 
     def tangent(self, args: tuple[Any, ...], tangents: tuple[Any, ...]) -> Any:
-        x, op, _ = args
-        return library.pool_jvp(x, tangents[0], None, op, None), None
+        _, op, offsets = args
+        return max_jvp_from_offsets(offsets, tangents[0], op), None
 
 
 class _MaxVjpFromOffsets(Rule):
     """r = max_vjp_from_offsets(offsets, grad): linear in grad."""
 
     def gradient(self, args: tuple[Any, ...], grads: tuple[Any, ...], needs: Any) -> Any:
-        raise RuntimeError("a gradient from offsets is not recorded: pass create_graph=True")
+        offsets, _, _, op = args
+        return None, max_jvp_from_offsets(offsets, grads[0], op), None, None
 
     def tangent(self, args: tuple[Any, ...], tangents: tuple[Any, ...]) -> Any:
         offsets, _, shape, op = args
         return max_vjp_from_offsets(offsets, tangents[1], shape, op)
 
 
-for name, on_cuda, without_data, batched, derivative in (
-    (
-        "max_with_offsets",
-        _max_with_offsets_cuda,
-        _fake_max_with_offsets,
-        _batched_max,
-        _MaxWithOffsets(),
-    ),
-    (
-        "max_vjp_from_offsets",
-        _max_vjp_from_offsets_cuda,
-        _fake_max_vjp_from_offsets,
-        _batched_vjp,
-        _MaxVjpFromOffsets(),
-    ),
+class _MaxJvpFromOffsets(Rule):
+    """t = max_jvp_from_offsets(offsets, dx): linear in dx."""
+
+    def gradient(self, args: tuple[Any, ...], grads: tuple[Any, ...], needs: Any) -> Any:
+        offsets, dx, op = args
+        return None, max_vjp_from_offsets(offsets, grads[0], dx.shape, op), None
+
+    def tangent(self, args: tuple[Any, ...], tangents: tuple[Any, ...]) -> Any:
+        offsets, _, op = args
+        return max_jvp_from_offsets(offsets, tangents[1], op)
+
+
+KERNELS = {
+    "max_with_offsets": _max_with_offsets_cuda,
+    "max_vjp_from_offsets": _max_vjp_from_offsets_cuda,
+    "max_jvp_from_offsets": _max_jvp_from_offsets_cuda,
+}
+"""What serves each operator on CUDA."""
+
+for name, without_data, batched, derivative in (
+    ("max_with_offsets", _fake_max_with_offsets, _batched_max, _MaxWithOffsets()),
+    ("max_vjp_from_offsets", _fake_max_vjp_from_offsets, _batched_vjp, _MaxVjpFromOffsets()),
+    ("max_jvp_from_offsets", _fake_max_jvp_from_offsets, _batched_jvp, _MaxJvpFromOffsets()),
 ):
-    library.LIBRARY.impl(name, on_cuda, "CUDA")
+    library.LIBRARY.impl(name, KERNELS[name], "CUDA")
     torch.library.register_fake(f"lunette::{name}", without_data, lib=library.LIBRARY)
     torch.library.register_vmap(f"lunette::{name}", batched, lib=library.LIBRARY)
     register_derivatives(library.LIBRARY, getattr(torch.ops.lunette, name).default, derivative)

@@ -21,16 +21,10 @@ from lunette.kernels.triton.accept import check_tensors, check_triton
 
 check_triton()
 
-from lunette.kernels.triton.launch import (  # noqa: E402
-    INTEGERS,
-    Request,
-    locate_winners,
-    reduce_windows,
-    spread,
-    spread_smooth,
-    spread_whole,
-)
+from lunette.kernels.triton.gradients import spread, spread_smooth, spread_whole  # noqa: E402
+from lunette.kernels.triton.launch import INTEGERS, Request  # noqa: E402
 from lunette.kernels.triton.plan import Plan, Unserved, plan  # noqa: E402
+from lunette.kernels.triton.values import locate_winners, reduce_windows  # noqa: E402
 from lunette.ops.pooling import Pooling  # noqa: E402
 from lunette.reductions import Max, Mean, SmoothMax  # noqa: E402
 
@@ -40,6 +34,7 @@ __all__ = [
     "forward_with_indices",
     "forward_with_offsets",
     "jvp",
+    "jvp_from_offsets",
     "refuses",
     "vjp",
     "vjp_from_offsets",
@@ -181,6 +176,16 @@ def vjp_from_offsets(op: Pooling, x_shape: Any, offsets: Tensor, grad: Tensor) -
         gy, codes = call.alike_output(grad), call.alike_output(offsets)
         spread(call.plan, Request("codes"), gy, gx, codes=codes)
     return call.finish_input(gx)
+
+
+def jvp_from_offsets(op: Pooling, offsets: Tensor, tangent: Tensor) -> Tensor:
+    """The tangent at every winner: the adjoint of `vjp_from_offsets`."""
+    check_tensors(tangent, offsets=offsets)
+    call = _Call.of(op, tangent)
+    y = call.new_output()
+    if y.numel():
+        locate_winners(call.plan, call.alike_output(offsets), y, call.x)
+    return call.finish(y)
 
 
 # -- layouts: channels before or after the pooled axes --

@@ -13,6 +13,7 @@ import triton.language as tl
 INTERPRETED = tl.constexpr(bool(triton.knobs.runtime.interpret))
 
 __all__ = [
+    "add_exponential",
     "assemble",
     "counted_cells",
     "divide",
@@ -20,13 +21,16 @@ __all__ = [
     "earlier",
     "exponential",
     "extreme",
+    "extreme_of_three",
     "first_real",
     "larger",
+    "larger_coded",
     "logarithm",
     "masked",
     "real_cells",
     "span",
     "split_groups",
+    "within",
 ]
 
 
@@ -36,10 +40,43 @@ def earlier(a, b):
     return (a >= b) | (a != a)
 
 
+# Steps that bands unroll by the hundred are one operation each (MERGED), which shortens compilation.
+# Apart, the compiler sees that halves need no conversion to be compared.
+
+
 @triton.jit
-def larger(a, b):
+def larger(a, b, MERGED: tl.constexpr):
     """The larger; `a` of equals, a NaN before any number. `-0` and `+0` are equals."""
-    return tl.where((a >= b) | (a != a), a, b)
+    if a.dtype.is_int():
+        return tl.maximum(a, b)
+    elif INTERPRETED or not MERGED:
+        return tl.where(earlier(a, b), a, b)
+    elif a.dtype == tl.float32:
+        return tl.inline_asm_elementwise(
+            "{.reg .pred p; setp.ge.f32 p, $1, $2; setp.nan.or.f32 p, $1, $1, p; "
+            "selp.f32 $0, $1, $2, p;}",
+            "=f,f,f", [a, b], tl.float32, True, 1,
+        )  # fmt: skip
+    else:
+        return tl.inline_asm_elementwise(
+            "{.reg .pred p; setp.ge.f64 p, $1, $2; setp.nan.or.f64 p, $1, $1, p; "
+            "selp.f64 $0, $1, $2, p;}",
+            "=d,d,d", [a, b], tl.float64, True, 1,
+        )  # fmt: skip
+
+
+@triton.jit
+def larger_coded(a, code_a, b, code_b, MERGED: tl.constexpr):
+    """The larger as in `larger`, and its code."""
+    if MERGED and a.dtype == tl.float32 and not INTERPRETED:
+        return tl.inline_asm_elementwise(
+            "{.reg .pred p; setp.ge.f32 p, $2, $4; setp.nan.or.f32 p, $2, $2, p; "
+            "selp.f32 $0, $2, $4, p; selp.s32 $1, $3, $5, p;}",
+            "=f,=r,f,r,f,r", [a, code_a, b, code_b], (tl.float32, tl.int32), True, 1,
+        )  # fmt: skip
+    else:
+        keep = earlier(a, b)
+        return tl.where(keep, a, b), tl.where(keep, code_a, code_b)
 
 
 @triton.jit
@@ -75,15 +112,44 @@ def extreme(a, b, RISING: tl.constexpr):
 
 
 @triton.jit
-def exponential(difference, beta, ACC: tl.constexpr):
-    """exp(beta·difference), with beta in float64; float32 results below 2⁻¹²⁶ are 0."""
+def extreme_of_three(a, b, c, RISING: tl.constexpr):
+    """As `extreme`, of three."""
+    if a.dtype == tl.float32 and not INTERPRETED:
+        if RISING:
+            steps: tl.constexpr = "{.reg .f32 t; max.NaN.f32 t, $1, $2; max.NaN.f32 $0, t, $3;}"
+        else:
+            steps: tl.constexpr = "{.reg .f32 t; min.NaN.f32 t, $1, $2; min.NaN.f32 $0, t, $3;}"
+        return tl.inline_asm_elementwise(steps, "=f,f,f,f", [a, b, c], tl.float32, True, 1)
+    else:
+        return extreme(extreme(a, b, RISING), c, RISING)
+
+
+@triton.jit
+def exponential(x, pivot, beta, ACC: tl.constexpr):
+    """exp(beta·(x − pivot)), with beta in float64; float32 results below 2⁻¹²⁶ are 0."""
     if ACC == tl.float32 and not INTERPRETED:
         scale = (beta * 1.4426950408889634).to(tl.float32)
         return tl.inline_asm_elementwise(
-            "ex2.approx.ftz.f32 $0, $1;", "=f,f", [difference * scale], tl.float32, True, 1
-        )
+            "{.reg .f32 t; sub.f32 t, $1, $2; mul.f32 t, t, $3; ex2.approx.ftz.f32 $0, t;}",
+            "=f,f,f,f", [x, pivot, scale], tl.float32, True, 1,
+        )  # fmt: skip
     else:
-        return tl.exp(beta.to(ACC) * difference)
+        return tl.exp(beta.to(ACC) * (x - pivot))
+
+
+@triton.jit
+def add_exponential(total, x, pivot, beta, ACC: tl.constexpr):
+    """`exponential` and the total with it."""
+    if ACC == tl.float32 and not INTERPRETED:
+        scale = (beta * 1.4426950408889634).to(tl.float32)
+        return tl.inline_asm_elementwise(
+            "{.reg .f32 t; sub.f32 t, $2, $3; mul.f32 t, t, $4; ex2.approx.ftz.f32 t, t; "
+            "add.f32 $1, $5, t; mov.f32 $0, t;}",
+            "=f,=f,f,f,f,f", [x, pivot, scale, total], (tl.float32, tl.float32), True, 1,
+        )  # fmt: skip
+    else:
+        term = exponential(x, pivot, beta, ACC)
+        return term, total + term
 
 
 @triton.jit
@@ -112,6 +178,15 @@ def logarithm(t, ACC: tl.constexpr):
         return tl.where((t != t) | (t == float("inf")), t, value)
     else:
         return tl.log(t)
+
+
+@triton.jit
+def within(i, n):
+    """Whether 0 ≤ i < n, by one unsigned comparison."""
+    if i.dtype.primitive_bitwidth == 64:
+        return i.to(tl.uint64) < n
+    else:
+        return i.to(tl.uint32) < n
 
 
 # -- cells of a window of K taps, D apart, that starts at i·S − B, on an axis of length n --
@@ -185,21 +260,10 @@ def masked(pointer, mask, OTHER: tl.constexpr):
 
 @triton.jit
 def span(
-    pointer,
-    offset,
-    lane,
-    length,
-    stride,
-    live,
-    OTHER: tl.constexpr,
-    ACC: tl.constexpr,
-    START: tl.constexpr,
-    STEP: tl.constexpr,
-    COUNT: tl.constexpr,
-    GROUP: tl.constexpr,
-    P: tl.constexpr,
-    C: tl.constexpr,
-):
+    pointer, offset, lane, length, stride, live,
+    OTHER: tl.constexpr, ACC: tl.constexpr, START: tl.constexpr, STEP: tl.constexpr,
+    COUNT: tl.constexpr, GROUP: tl.constexpr, P: tl.constexpr, C: tl.constexpr,
+):  # fmt: skip
     """Values at the static distances START, START + STEP, … from each lane's position.
 
     With GROUP > 1 (then STEP and `stride` are 1) a lane's position is a multiple of GROUP, `lane`
@@ -209,13 +273,13 @@ def span(
     if GROUP == 1:
         for i in tl.static_range(COUNT):
             w = lane + (START + i * STEP)
-            mask = live & (w >= 0) & (w < length)
+            mask = live & within(w, length)
             loaded = masked(pointer + (offset + w * stride), mask, OTHER)
             values = values + (loaded.to(ACC),)
     else:
         for e in tl.static_range(START // GROUP, (START + COUNT - 1) // GROUP + 1):
             w = lane + e * GROUP
-            mask = live & (w >= 0) & (w < length)
+            mask = live & within(w, length)
             loaded = masked(pointer + (offset + w), mask, OTHER)
             parts = split_groups(loaded, P, C, GROUP)
             for g in tl.static_range(GROUP):

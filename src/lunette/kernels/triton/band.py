@@ -20,37 +20,35 @@ from lunette.kernels.triton.arithmetic import (
     counted_cells,
     divide,
     divide_fixed,
-    earlier,
     first_real,
     larger,
+    larger_coded,
     real_cells,
     span,
+    within,
 )
 
-__all__ = ["band", "place"]
+__all__ = ["band", "columns", "outer_cells", "place", "plane_of"]
 
 
 @triton.jit
-def widen(values, COUNT: tl.constexpr, STEP: tl.constexpr, DOUBLINGS: tl.constexpr):
+def widen(
+    values, COUNT: tl.constexpr, STEP: tl.constexpr, DOUBLINGS: tl.constexpr, MERGED: tl.constexpr
+):
     """The max of 2^DOUBLINGS neighbours, STEP apart, from each of COUNT values that has them."""
     for i in tl.static_range(DOUBLINGS):
         wider = ()
         for j in tl.static_range(COUNT - STEP * (2 ** (i + 1) - 1)):
-            wider = wider + (larger(values[j], values[j + STEP * 2**i]),)
+            wider = wider + (larger(values[j], values[j + STEP * 2**i], MERGED),)
         values = wider
     return values
 
 
 @triton.jit
 def place(
-    items,
-    bands,
-    outer_out,
-    lanes,
-    WIDE: tl.constexpr,
-    P: tl.constexpr,
-    C: tl.constexpr,
-):
+    items, bands, outer_out, lanes,
+    WIDE: tl.constexpr, P: tl.constexpr, C: tl.constexpr,
+):  # fmt: skip
     """(batch, outer output, band, live) of the program's P items, and its first lane."""
     pid = tl.program_id(0)
     if WIDE:
@@ -65,49 +63,53 @@ def place(
 
 
 @triton.jit
-def band(
-    x,
-    y,
-    codes,
-    outer,
-    outer_real,
-    outer_counted,
-    items,
-    bands,
-    outer_out,
-    outer_in,
-    H,
-    W_units,
+def columns(
+    first,
     V,
-    OH,
-    OW_units,
-    limit_h,
-    limit_w,
-    divisor,
-    reciprocal,
-    FORM: tl.constexpr,
-    ACC: tl.constexpr,
-    OTHER: tl.constexpr,
-    EMPTY: tl.constexpr,
-    WIDE: tl.constexpr,
-    OUTER: tl.constexpr,
-    MAY_BE_EMPTY: tl.constexpr,
-    DIVISOR: tl.constexpr,
-    KH: tl.constexpr,
-    KW: tl.constexpr,
-    SH: tl.constexpr,
     SW: tl.constexpr,
-    BH: tl.constexpr,
-    BW: tl.constexpr,
-    DH: tl.constexpr,
-    DW: tl.constexpr,
-    UNIT: tl.constexpr,
-    OUT_UNIT: tl.constexpr,
+    OUT: tl.constexpr,
     GROUP: tl.constexpr,
-    R: tl.constexpr,
-    P: tl.constexpr,
     C: tl.constexpr,
 ):
+    """Of every lane: input column, channel, first output column, and where the outputs are stored."""
+    place_in_row = first + tl.arange(0, C)[None, :]
+    if GROUP == 1:
+        ow = place_in_row // V
+        return ow * SW, place_in_row - ow * V, ow, place_in_row
+    else:
+        lane = first * GROUP + tl.arange(0, GROUP * C)[None, :]
+        return lane, 0, place_in_row * OUT, first * OUT + tl.arange(0, OUT * C)[None, :]
+
+
+@triton.jit
+def plane_of(outer, b, o, ko, outer_in, live, OUTER: tl.constexpr):
+    """The plane at tap `ko` of outer output `o`, and whether it is there to be read."""
+    if OUTER > 0:
+        plane = tl.load(outer + o * OUTER + ko)
+        return b * outer_in + plane, live & (plane >= 0)
+    else:
+        return b, live
+
+
+@triton.jit
+def outer_cells(outer_real, outer_counted, o, OUTER: tl.constexpr):
+    """Real and counted cells of outer output `o`."""
+    if OUTER > 0:
+        return tl.load(outer_real + o), tl.load(outer_counted + o)
+    else:
+        return 1, 1
+
+
+@triton.jit
+def band(
+    x, y, codes, outer, outer_real, outer_counted, items, bands, outer_out, outer_in, H, W_units,
+    V, OH, OW_units, limit_h, limit_w, divisor, reciprocal,
+    FORM: tl.constexpr, ACC: tl.constexpr, OTHER: tl.constexpr, EMPTY: tl.constexpr,
+    WIDE: tl.constexpr, OUTER: tl.constexpr, MAY_BE_EMPTY: tl.constexpr, DIVISOR: tl.constexpr,
+    KH: tl.constexpr, KW: tl.constexpr, SH: tl.constexpr, SW: tl.constexpr, BH: tl.constexpr,
+    BW: tl.constexpr, DH: tl.constexpr, DW: tl.constexpr, UNIT: tl.constexpr,
+    OUT_UNIT: tl.constexpr, GROUP: tl.constexpr, R: tl.constexpr, P: tl.constexpr, C: tl.constexpr,
+):  # fmt: skip
     """FORM "max": values; "codes": values and the winner's tap; "mean": values.
 
     DIVISOR of a mean: "fixed" is `divisor`, "counted" the cells counted, "real" those in the input.
@@ -122,6 +124,7 @@ def band(
     BASE: tl.constexpr = 0 if GROUP == 1 else START - (START // GROUP) * GROUP
     DOUBLE: tl.constexpr = FORM == "max" and KW >= 5 and SW == 1 and GROUP > 1
     DOUBLINGS: tl.constexpr = 0 if KW < 2 else 1 if KW < 4 else 2 if KW < 8 else 3 if KW < 16 else 4
+    MERGED: tl.constexpr = GROUP > 1
     DOUBLE_H: tl.constexpr = FORM == "max" and KH >= 5 and SH == 1
     DOUBLINGS_H: tl.constexpr = (
         0 if KH < 2 else 1 if KH < 4 else 2 if KH < 8 else 3 if KH < 16 else 4
@@ -129,31 +132,19 @@ def band(
 
     lanes = OW * V if GROUP == 1 else tl.cdiv(OW, OUT)
     b, o, strip, live, first = place(items, bands, outer_out, lanes, WIDE, P, C)
-    if GROUP == 1:
-        cols = first + tl.arange(0, C)[None, :]
-        ow = cols // V
-        v = cols - ow * V
-        lane = ow * SW
-    else:
-        lane = first * GROUP + tl.arange(0, GROUP * C)[None, :]
-        v = 0
+    lane, v, ow, stored_at = columns(first, V, SW, OUT, GROUP, C)
     h0 = strip * (R * SH) - BH
 
     best = ()
     where = ()
     for ko in tl.static_range(OUTER if OUTER > 0 else 1):
-        if OUTER > 0:
-            plane = tl.load(outer + o * OUTER + ko)
-            reading = live & (plane >= 0)
-            offset = ((b * outer_in + plane) * H + h0) * (W * V) + v
-        else:
-            reading = live
-            offset = (b * H + h0) * (W * V) + v
+        plane, reading = plane_of(outer, b, o, ko, outer_in, live, OUTER)
+        offset = (plane * H + h0) * (W * V) + v
         rows = ()
         taps = ()
         for j in tl.static_range(ROWS):
             h = h0 + j
-            inside = reading & (h >= 0) & (h < H)
+            inside = reading & within(h, H)
             values = span(
                 x,
                 offset + j * (W * V),
@@ -172,18 +163,22 @@ def band(
             )
             if DOUBLE:
                 values = values[BASE:]
-                wide = widen(values, COUNT, 1, DOUBLINGS)
+                wide = widen(values, COUNT, 1, DOUBLINGS, MERGED)
             for f in tl.static_range(OUT):
                 if DOUBLE:
-                    m = larger(wide[f], wide[f + KW - 2**DOUBLINGS])
+                    m = larger(wide[f], wide[f + KW - 2**DOUBLINGS], MERGED)
                     rows = rows + (m,)
                 elif FORM == "codes":
                     m = values[(BASE + f * SW)]
                     c = tl.zeros((P, C), tl.int32)
                     for t in tl.static_range(1, KW):
-                        keep = earlier(m, values[(BASE + f * SW) + t])
-                        m = tl.where(keep, m, values[(BASE + f * SW) + t])
-                        c = tl.where(keep, c, t)
+                        m, c = larger_coded(
+                            m,
+                            c,
+                            values[(BASE + f * SW) + t],
+                            tl.full((P, C), t, tl.int32),
+                            MERGED,
+                        )
                     rows = rows + (m,)
                     taps = taps + (c,)
                 else:
@@ -192,10 +187,10 @@ def band(
                         if FORM == "mean":
                             m = m + values[(BASE + f * SW) + t]
                         else:
-                            m = larger(m, values[(BASE + f * SW) + t])
+                            m = larger(m, values[(BASE + f * SW) + t], MERGED)
                     rows = rows + (m,)
         if DOUBLE_H:
-            rows = widen(rows, ROWS * OUT, DH * OUT, DOUBLINGS_H)
+            rows = widen(rows, ROWS * OUT, DH * OUT, DOUBLINGS_H, MERGED)
         news = ()
         new_where = ()
         for r in tl.static_range(R):
@@ -205,65 +200,55 @@ def band(
                         m = rows[(r * SH * OUT + f)]
                         c = taps[(r * SH * OUT + f)]
                     else:
-                        m = best[r * OUT + f]
-                        keep = earlier(m, rows[(r * SH * OUT + f)])
-                        c = tl.where(
-                            keep, where[r * OUT + f], ko * (KH * KW) + taps[(r * SH * OUT + f)]
+                        m, c = larger_coded(
+                            best[r * OUT + f],
+                            where[r * OUT + f],
+                            rows[(r * SH * OUT + f)],
+                            ko * (KH * KW) + taps[(r * SH * OUT + f)],
+                            MERGED,
                         )
-                        m = tl.where(keep, m, rows[(r * SH * OUT + f)])
                     for t in tl.static_range(1, KH):
-                        keep = earlier(m, rows[(r * SH * OUT + f) + t * DH * OUT])
-                        c = tl.where(
-                            keep, c, taps[(r * SH * OUT + f) + t * DH * OUT] + (ko * KH + t) * KW
+                        m, c = larger_coded(
+                            m,
+                            c,
+                            rows[(r * SH * OUT + f) + t * DH * OUT],
+                            taps[(r * SH * OUT + f) + t * DH * OUT] + (ko * KH + t) * KW,
+                            MERGED,
                         )
-                        m = tl.where(keep, m, rows[(r * SH * OUT + f) + t * DH * OUT])
                     new_where = new_where + (c,)
                 elif DOUBLE_H:
                     m = larger(
                         rows[(r * SH * OUT + f)],
                         rows[(r * SH * OUT + f) + (KH - 2**DOUBLINGS_H) * DH * OUT],
+                        MERGED,
                     )
                     if ko > 0:
-                        m = larger(best[r * OUT + f], m)
+                        m = larger(best[r * OUT + f], m, MERGED)
                 else:
                     m = rows[(r * SH * OUT + f)]
                     if ko > 0:
                         m = (
                             best[r * OUT + f] + m
                             if FORM == "mean"
-                            else larger(best[r * OUT + f], m)
+                            else larger(best[r * OUT + f], m, MERGED)
                         )
                     for t in tl.static_range(1, KH):
                         if FORM == "mean":
                             m = m + rows[(r * SH * OUT + f) + t * DH * OUT]
                         else:
-                            m = larger(m, rows[(r * SH * OUT + f) + t * DH * OUT])
+                            m = larger(m, rows[(r * SH * OUT + f) + t * DH * OUT], MERGED)
                 news = news + (m,)
         best = news
         where = new_where
 
-    if GROUP == 1:
-        store_lane = cols
-        in_row = cols < OW * V
-    else:
-        store_lane = first * OUT + tl.arange(0, OUT * C)[None, :]
-        in_row = store_lane < OW
-    if OUTER > 0:
-        real_o = tl.load(outer_real + o)
-        counted_o = tl.load(outer_counted + o)
-    else:
-        real_o = 1
-        counted_o = 1
+    real_o, counted_o = outer_cells(outer_real, outer_counted, o, OUTER)
     for r in tl.static_range(R):
         oh = strip * R + r
         parts = ()
         part_codes = ()
         for f in tl.static_range(OUT):
             m = best[r * OUT + f]
-            if GROUP == 1:
-                at = ow
-            else:
-                at = (first + tl.arange(0, C)[None, :]) * OUT + f
+            at = ow + f
             if FORM == "mean":
                 if DIVISOR == "fixed":
                     m = divide_fixed(m, divisor, reciprocal, ACC)
@@ -290,8 +275,8 @@ def band(
                 if MAY_BE_EMPTY:
                     c = tl.where(cells > 0, c, EMPTY)
                 part_codes = part_codes + (c,)
-        target = ((b * outer_out + o) * OH + oh) * (OW * V) + store_lane
-        stored = live & (oh < OH) & in_row
+        target = ((b * outer_out + o) * OH + oh) * (OW * V) + stored_at
+        stored = live & (oh < OH) & (stored_at < OW * V)
         tl.store(y + target, assemble(parts, P, C, OUT).to(y.dtype.element_ty), stored)
         if FORM == "codes":
             packed = assemble(part_codes, P, C, OUT)

@@ -11,91 +11,41 @@ import triton
 import triton.language as tl
 
 from lunette.kernels.triton.arithmetic import (
+    add_exponential,
     assemble,
     counted_cells,
     divide,
     exponential,
     extreme,
+    extreme_of_three,
     logarithm,
     real_cells,
     span,
     split_groups,
+    within,
 )
-from lunette.kernels.triton.band import place
+from lunette.kernels.triton.band import columns, outer_cells, place, plane_of
 
-__all__ = ["band_smooth", "pick", "soften"]
-
-
-@triton.jit
-def pick(
-    values,
-    FIRST: tl.constexpr,
-    PLANE: tl.constexpr,
-    ROW: tl.constexpr,
-    PLANES: tl.constexpr,
-    KH: tl.constexpr,
-    KW: tl.constexpr,
-):
-    """The cells of one window, in row-major order, out of a tuple of rows."""
-    cells = ()
-    for ko in tl.static_range(PLANES):
-        for t in tl.static_range(KH):
-            for i in tl.static_range(KW):
-                cells = cells + (values[FIRST + ko * PLANE + t * ROW + i],)
-    return cells
+__all__ = ["band_smooth", "soften"]
 
 
 @triton.jit
 def soften(pivot, padding, RISING: tl.constexpr):
     """The pivot with the padding's zeros, if they count; 0 in place of an infinity."""
     pivot = tl.where(padding > 0, extreme(pivot, tl.zeros_like(pivot), RISING), pivot)
-    infinite = (pivot == float("inf")) | (pivot == float("-inf"))
-    return tl.where(infinite, 0.0, pivot)
+    return tl.where(tl.abs(pivot) == float("inf"), 0.0, pivot)
 
 
 @triton.jit
 def band_smooth(
-    x,
-    other,
-    y,
-    scaled,
-    outer,
-    outer_real,
-    outer_counted,
-    items,
-    bands,
-    outer_out,
-    outer_in,
-    H,
-    W_units,
-    V,
-    OH,
-    OW_units,
-    limit_h,
-    limit_w,
-    beta_bits,
-    FORM: tl.constexpr,
-    ACC: tl.constexpr,
-    RISING: tl.constexpr,
-    WIDE: tl.constexpr,
-    OUTER: tl.constexpr,
-    PADDED: tl.constexpr,
-    COUNT_PADDING: tl.constexpr,
-    KH: tl.constexpr,
-    KW: tl.constexpr,
-    SH: tl.constexpr,
-    SW: tl.constexpr,
-    BH: tl.constexpr,
-    BW: tl.constexpr,
-    DH: tl.constexpr,
-    DW: tl.constexpr,
-    UNIT: tl.constexpr,
-    OUT_UNIT: tl.constexpr,
-    GROUP: tl.constexpr,
-    R: tl.constexpr,
-    P: tl.constexpr,
-    C: tl.constexpr,
-):
+    x, other, y, scaled, outer, outer_real, outer_counted, items, bands, outer_out, outer_in, H,
+    W_units, V, OH, OW_units, limit_h, limit_w, beta_bits,
+    FORM: tl.constexpr, ACC: tl.constexpr, RISING: tl.constexpr, WIDE: tl.constexpr,
+    OUTER: tl.constexpr, PADDED: tl.constexpr, COUNT_PADDING: tl.constexpr, KH: tl.constexpr,
+    KW: tl.constexpr, SH: tl.constexpr, SW: tl.constexpr, BH: tl.constexpr, BW: tl.constexpr,
+    DH: tl.constexpr, DW: tl.constexpr, UNIT: tl.constexpr, OUT_UNIT: tl.constexpr,
+    GROUP: tl.constexpr, R: tl.constexpr, P: tl.constexpr, C: tl.constexpr,
+):  # fmt: skip
     """FORM "value": y; "jvp": y from x and its tangent `other`; "stats": y is the pivot, and
     `scaled` the gradient `other` of the output over the sum of exponentials."""
     W = W_units * UNIT
@@ -115,33 +65,17 @@ def band_smooth(
     inverse = divide(tl.full((1, 1), 1.0, ACC), tl.zeros((1, 1), ACC) + beta.to(ACC), ACC)
     lanes = OW * V if GROUP == 1 else tl.cdiv(OW, OUT)
     b, o, strip, live, first = place(items, bands, outer_out, lanes, WIDE, P, C)
-    if GROUP == 1:
-        cols = first + tl.arange(0, C)[None, :]
-        ow = cols // V
-        v = cols - ow * V
-        lane = ow * SW
-        store_lane = cols
-        in_row = cols < OW * V
-    else:
-        lane = first * GROUP + tl.arange(0, GROUP * C)[None, :]
-        v = 0
-        store_lane = first * OUT + tl.arange(0, OUT * C)[None, :]
-        in_row = store_lane < OW
+    lane, v, ow, stored_at = columns(first, V, SW, OUT, GROUP, C)
     h0 = strip * (R * SH) - BH
 
     cells = ()
     tangents = ()
     for ko in tl.static_range(PLANES):
-        if OUTER > 0:
-            plane = tl.load(outer + o * OUTER + ko)
-            reading = live & (plane >= 0)
-            offset = ((b * outer_in + plane) * H + h0) * (W * V) + v
-        else:
-            reading = live
-            offset = (b * H + h0) * (W * V) + v
+        plane, reading = plane_of(outer, b, o, ko, outer_in, live, OUTER)
+        offset = (plane * H + h0) * (W * V) + v
         for j in tl.static_range(ROWS):
             h = h0 + j
-            inside = reading & (h >= 0) & (h < H)
+            inside = reading & within(h, H)
             row = offset + j * (W * V)
             cells = cells + span(
                 x, row, lane, W, V, inside, OTHER, ACC, START, STEP, COUNT, GROUP, P, C
@@ -150,16 +84,11 @@ def band_smooth(
                 tangents = tangents + span(
                     other, row, lane, W, V, inside, 0.0, ACC, START, STEP, COUNT, GROUP, P, C
                 )
-    if OUTER > 0:
-        real_o = tl.load(outer_real + o)
-        counted_o = tl.load(outer_counted + o)
-    else:
-        real_o = 1
-        counted_o = 1
+    real_o, counted_o = outer_cells(outer_real, outer_counted, o, OUTER)
     for r in tl.static_range(R):
         oh = strip * R + r
-        target = ((b * outer_out + o) * OH + oh) * (OW * V) + store_lane
-        stored = live & (oh < OH) & in_row
+        target = ((b * outer_out + o) * OH + oh) * (OW * V) + stored_at
+        stored = live & (oh < OH) & (stored_at < OW * V)
         if FORM == "stats":
             grads = (tl.load(other + target, stored, 0.0).to(ACC),)
             if OUT > 1:
@@ -167,16 +96,24 @@ def band_smooth(
         parts = ()
         quotients = ()
         for f in tl.static_range(OUT):
-            if GROUP == 1:
-                at = ow
-            else:
-                at = (first + tl.arange(0, C)[None, :]) * OUT + f
-            mine = pick(
-                cells, r * SH * WIDTH + BASE + f * SW, ROWS * WIDTH, DH * WIDTH, PLANES, KH, KW
-            )
+            at = ow + f
+            mine = ()
+            turned = ()
+            for ko in tl.static_range(PLANES):
+                for t in tl.static_range(KH):
+                    for i in tl.static_range(KW):
+                        mine = mine + (
+                            cells[(ko * ROWS + r * SH + t * DH) * WIDTH + BASE + f * SW + i],
+                        )
+                        if FORM == "jvp":
+                            turned = turned + (
+                                tangents[(ko * ROWS + r * SH + t * DH) * WIDTH + BASE + f * SW + i],
+                            )
             pivot = mine[0]
-            for i in tl.static_range(1, PLANES * KH * KW):
-                pivot = extreme(pivot, mine[i], RISING)
+            for i in tl.static_range(1, PLANES * KH * KW - 1, 2):
+                pivot = extreme_of_three(pivot, mine[i], mine[i + 1], RISING)
+            if PLANES * KH * KW % 2 == 0:
+                pivot = extreme(pivot, mine[PLANES * KH * KW - 1], RISING)
             if PADDED:
                 real = real_cells(oh, H, KH, SH, BH, DH) * real_o
                 real = real * real_cells(at, W, KW, SW, BW, DW)
@@ -189,23 +126,12 @@ def band_smooth(
                 pivot = soften(pivot, 0, RISING)
             total = tl.zeros((P, C), ACC)
             along = tl.zeros((P, C), ACC)
-            if FORM == "jvp":
-                turned = pick(
-                    tangents,
-                    r * SH * WIDTH + BASE + f * SW,
-                    ROWS * WIDTH,
-                    DH * WIDTH,
-                    PLANES,
-                    KH,
-                    KW,
-                )
             for i in tl.static_range(PLANES * KH * KW):
-                term = exponential(mine[i] - pivot, beta, ACC)
-                total = total + term
+                term, total = add_exponential(total, mine[i], pivot, beta, ACC)
                 if FORM == "jvp":
                     along = along + term * turned[i]
             if PADDED:
-                extra = (count - real).to(ACC) * exponential(0.0 - pivot, beta, ACC)
+                extra = (count - real).to(ACC) * exponential(tl.zeros_like(pivot), pivot, beta, ACC)
                 total = tl.where(count > real, total + extra, total)
             if FORM == "value":
                 m = pivot + logarithm(total, ACC) * inverse

@@ -27,54 +27,43 @@ __all__ = ["gather", "locate"]
 
 
 @triton.jit
-def gather(
-    grad,
-    codes,
-    x,
-    value,
-    out,
-    readers,
-    outer_real,
-    outer_counted,
-    start_h,
-    lengths_h,
-    first_h,
-    start_w,
-    lengths_w,
-    first_w,
-    items,
-    outer_out,
-    outer_in,
-    H,
-    W,
-    V,
-    OH,
-    OW,
-    limit_h,
-    limit_w,
-    divisor,
-    reciprocal,
-    beta_bits,
-    FORM: tl.constexpr,
-    ACC: tl.constexpr,
-    WIDE: tl.constexpr,
-    OUTER: tl.constexpr,
-    TABLE_H: tl.constexpr,
-    TABLE_W: tl.constexpr,
-    DIVISOR: tl.constexpr,
-    KH: tl.constexpr,
-    KW: tl.constexpr,
-    SH: tl.constexpr,
-    SW: tl.constexpr,
-    BH: tl.constexpr,
-    BW: tl.constexpr,
-    DH: tl.constexpr,
-    DW: tl.constexpr,
-    RH: tl.constexpr,
-    RW: tl.constexpr,
-    P: tl.constexpr,
-    C: tl.constexpr,
+def first_reader(
+    firsts, at, n, m, TABLE: tl.constexpr, S: tl.constexpr, B: tl.constexpr, R: tl.constexpr
 ):
+    """The first window on an axis that may read position `at`, and one past the last."""
+    if TABLE:
+        return tl.load(firsts + at, at < n, 0), tl.load(firsts + n + at, at < n, 0)
+    else:
+        return tl.maximum(at + B, 0) // S - (R - 1), m
+
+
+@triton.jit
+def read_by(
+    starts, lengths, i, at, n, limit, candidates,
+    TABLE: tl.constexpr, K: tl.constexpr, S: tl.constexpr, B: tl.constexpr, D: tl.constexpr,
+):  # fmt: skip
+    """Whether window `i` reads position `at`, by which tap, and its real and counted cells."""
+    if TABLE:
+        size = tl.load(lengths + i, candidates, 0)
+        return candidates, at - tl.load(starts + i, candidates, 0), size, size
+    else:
+        distance = at + B - i * S
+        tap = distance // D
+        reads = candidates & (distance >= 0) & (tap < K) & (tap * D == distance)
+        return reads, tap, real_cells(i, n, K, S, B, D), counted_cells(i, limit, K, S, B, D)
+
+
+@triton.jit
+def gather(
+    grad, codes, x, value, out, readers, outer_real, outer_counted, start_h, lengths_h, first_h,
+    start_w, lengths_w, first_w, items, outer_out, outer_in, H, W, V, OH, OW, limit_h, limit_w,
+    divisor, reciprocal, beta_bits,
+    FORM: tl.constexpr, ACC: tl.constexpr, WIDE: tl.constexpr, OUTER: tl.constexpr,
+    TABLE_H: tl.constexpr, TABLE_W: tl.constexpr, DIVISOR: tl.constexpr, KH: tl.constexpr,
+    KW: tl.constexpr, SH: tl.constexpr, SW: tl.constexpr, BH: tl.constexpr, BW: tl.constexpr,
+    DH: tl.constexpr, DW: tl.constexpr, RH: tl.constexpr, RW: tl.constexpr, P: tl.constexpr,
+    C: tl.constexpr,
+):  # fmt: skip
     """FORM "codes": a window's gradient goes to the cell its code names; "mean": a share to all;
     "tied": to every cell equal to `value`; "smooth": times exp(β(x − `value`)), the pivot."""
     READERS: tl.constexpr = OUTER if OUTER > 0 else 1
@@ -89,19 +78,8 @@ def gather(
     if FORM == "smooth":
         beta = tl.cast(beta_bits, tl.float64, bitcast=True)
     total = tl.zeros((P, C), ACC)
-    # The last reader of a position on an axis, and the earlier ones that may read it too.
-    if TABLE_H:
-        begin_h = tl.load(first_h + h, h < H, 0)
-        end_h = tl.load(first_h + H + h, h < H, 0)
-    else:
-        begin_h = (tl.maximum(h + BH, 0)) // SH - (RH - 1)
-        end_h = OH
-    if TABLE_W:
-        begin_w = tl.load(first_w + w, w < W, 0)
-        end_w = tl.load(first_w + W + w, w < W, 0)
-    else:
-        begin_w = (tl.maximum(w + BW, 0)) // SW - (RW - 1)
-        end_w = OW
+    begin_h, end_h = first_reader(first_h, h, H, OH, TABLE_H, SH, BH, RH)
+    begin_w, end_w = first_reader(first_w, w, W, OW, TABLE_W, SW, BW, RW)
     for ro in tl.range(0, READERS):
         if OUTER > 0:
             o = tl.load(readers + (p * READERS + ro) * 2)
@@ -113,32 +91,16 @@ def gather(
             reads_o = live
         for rh in tl.range(0, RH):
             oh = begin_h + rh
-            reads_h = reads_o & (oh >= 0) & (oh < end_h)
-            if TABLE_H:
-                th = h - tl.load(start_h + oh, reads_h, 0)
-                size_h = tl.load(lengths_h + oh, reads_h, 0)
-                real_h = size_h
-                counted_h = size_h
-            else:
-                distance = h + BH - oh * SH
-                th = distance // DH
-                reads_h = reads_h & (distance >= 0) & (th < KH) & (th * DH == distance)
-                real_h = real_cells(oh, H, KH, SH, BH, DH)
-                counted_h = counted_cells(oh, limit_h, KH, SH, BH, DH)
+            reads_h, th, real_h, counted_h = read_by(
+                start_h, lengths_h, oh, h, H, limit_h, reads_o & (oh >= 0) & (oh < end_h),
+                TABLE_H, KH, SH, BH, DH,
+            )  # fmt: skip
             for rw in tl.range(0, RW):
                 ow = begin_w + rw
-                reads = reads_h & (ow >= 0) & (ow < end_w)
-                if TABLE_W:
-                    tw = w - tl.load(start_w + ow, reads, 0)
-                    size_w = tl.load(lengths_w + ow, reads, 0)
-                    real_w = size_w
-                    counted_w = size_w
-                else:
-                    distance_w = w + BW - ow * SW
-                    tw = distance_w // DW
-                    reads = reads & (distance_w >= 0) & (tw < KW) & (tw * DW == distance_w)
-                    real_w = real_cells(ow, W, KW, SW, BW, DW)
-                    counted_w = counted_cells(ow, limit_w, KW, SW, BW, DW)
+                reads, tw, real_w, counted_w = read_by(
+                    start_w, lengths_w, ow, w, W, limit_w, reads_h & (ow >= 0) & (ow < end_w),
+                    TABLE_W, KW, SW, BW, DW,
+                )  # fmt: skip
                 source = ((b * outer_out + o) * OH + oh) * (OW * V) + ow * V + v
                 g = tl.load(grad + source, reads, 0.0).to(ACC)
                 if FORM == "codes":
@@ -166,47 +128,19 @@ def gather(
                         mine = reads & ((own == peak) | ((own != own) & (peak != peak)))
                         total += tl.where(mine, g, 0.0)
                     else:
-                        total += tl.where(reads, exponential(own - peak, beta, ACC) * g, 0.0)
+                        total += tl.where(reads, exponential(own, peak, beta, ACC) * g, 0.0)
     tl.store(out + target, total.to(out.dtype.element_ty), live)
 
 
 @triton.jit
 def locate(
-    codes,
-    tangent,
-    out,
-    outer,
-    start_h,
-    start_w,
-    count,
-    outer_out,
-    outer_in,
-    H,
-    W,
-    V,
-    OH,
-    OW,
-    leading,
-    trailing,
-    channels,
-    FORM: tl.constexpr,
-    EMPTY: tl.constexpr,
-    ACC: tl.constexpr,
-    WIDE: tl.constexpr,
-    OUTER: tl.constexpr,
-    TABLE_H: tl.constexpr,
-    TABLE_W: tl.constexpr,
-    LANES_IN_ROW: tl.constexpr,
-    KH: tl.constexpr,
-    KW: tl.constexpr,
-    SH: tl.constexpr,
-    SW: tl.constexpr,
-    BH: tl.constexpr,
-    BW: tl.constexpr,
-    DH: tl.constexpr,
-    DW: tl.constexpr,
-    C: tl.constexpr,
-):
+    codes, tangent, out, outer, start_h, start_w, count, outer_out, outer_in, H, W, V, OH, OW,
+    leading, trailing, channels,
+    FORM: tl.constexpr, EMPTY: tl.constexpr, ACC: tl.constexpr, WIDE: tl.constexpr,
+    OUTER: tl.constexpr, TABLE_H: tl.constexpr, TABLE_W: tl.constexpr, LANES_IN_ROW: tl.constexpr,
+    KH: tl.constexpr, KW: tl.constexpr, SH: tl.constexpr, SW: tl.constexpr, BH: tl.constexpr,
+    BW: tl.constexpr, DH: tl.constexpr, DW: tl.constexpr, C: tl.constexpr,
+):  # fmt: skip
     """Each winner's flat position in the pooled axes ("indices"), or its tangent ("jvp").
 
     `leading` and `trailing` are the lengths of pooled axes inside batch and lanes.

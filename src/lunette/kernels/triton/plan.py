@@ -16,7 +16,7 @@ import numpy as np
 
 from lunette.regions import Adaptive, Global, Part, Region, Sliding
 
-__all__ = ["Axis", "Plan", "Unserved", "passes", "plan", "separable"]
+__all__ = ["ONE", "Axis", "Plan", "Unserved", "passes", "plan", "separable"]
 
 Ints = np.ndarray[Any, Any]
 LARGEST_TABLE = 1 << 25
@@ -126,6 +126,9 @@ class Axis:
             return np.arange(self.m, dtype=np.int64) * self.stride - self.before
         picks = np.concatenate([np.arange(reach), np.arange(self.m - reach, self.m)])
         return picks.astype(np.int64) * self.stride - self.before
+
+
+ONE = Axis(1, 1, 1, limit=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -262,8 +265,7 @@ def separable(made: Plan) -> bool:
 def passes(made: Plan) -> tuple[Plan, Plan]:
     """The same windows as windows along W, then along H; an empty window gives 0 in either."""
     h, w, rows = made.h, made.w, made.h.n
-    one = Axis(1, 1, 1, limit=1)
-    along_w = replace(made, batch=made.batch * rows, h=one)
+    along_w = replace(made, batch=made.batch * rows, h=ONE)
     row = Axis(w.m * made.lanes, w.m * made.lanes, 1, limit=w.m * made.lanes)
     return along_w, replace(made, h=h, w=row, lanes=1)
 
@@ -279,14 +281,13 @@ def plan(regions: tuple[Region, ...], batch: int, pooled: tuple[int, ...], chann
         trailing *= axes.pop().n
     axes = _merged(axes)
     lanes = trailing * channels
-    one = Axis(1, 1, 1, limit=1)
     if not axes:
-        axes = [one]
-    lanes_in_row = len(axes) == 1 and lanes > 1
+        axes = [ONE]
+    lanes_in_row = len(axes) == 1 and lanes > 1 and not axes[0].whole
     if lanes_in_row:  # so that a band shares its rows
         axes, lanes = [axes[0], Axis(lanes, lanes, 1, limit=lanes)], 1
     elif len(axes) == 1:
-        axes = [one, axes[0]]
+        axes = [ONE, axes[0]]
     outer, h, w = tuple(axes[:-2]), axes[-2], axes[-1]
     made = Plan(batch * leading, outer, h, w, lanes, leading, channels, lanes_in_row)
     if made.outer and max(made.outer_out, made.outer_in) * made.outer_taps > LARGEST_TABLE:

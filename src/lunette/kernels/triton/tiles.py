@@ -17,6 +17,8 @@ WORTH_TUNING = 1 << 22  # input elements; below it a launch costs more than any 
 MOST_LOADS = 130  # unrolled loads of one program, and
 MOST_STEPS = 220  # unrolled comparisons: more make the compiler slow
 PATIENCE = 0.6  # seconds that may pass before another tile is compiled and tried
+MOST_TERMS = 110  # exponentials in one step of a smooth max's gradient
+TALLEST_STRIP = 16  # rows of windows that a program walks
 LONGEST_BAND = 16  # taps along an axis that a band takes
 
 
@@ -45,7 +47,7 @@ def forward_tiles(plan: Plan, form: str, itemsize: int) -> list[Tile]:
         rows = min(most, power_of_two(h.m))
         fitting = [r for r in _halvings(rows) if _fits(plan, form, group, r)]
         if fitting:
-            tiles.append(Tile(group, fitting[0], _lanes(plan, group, itemsize), warps))
+            tiles.append(Tile(group, fitting[0], _lanes(plan, itemsize), warps))
     return list(dict.fromkeys(tiles))
 
 
@@ -60,7 +62,9 @@ def _forward_choices(plan: Plan, form: str, itemsize: int) -> list[tuple[int, in
     w = plan.w
     smooth = form in ("smooth", "smooth_jvp", "stats")
     rows = 2 if smooth else 8
-    if plan.lanes > 1 or w.dilation > 1 or w.stride not in (1, 2, 4) or w.m == 1:
+    if plan.lanes > 1:
+        return [(1, rows // 2, 4), (1, rows, 2)]
+    if w.dilation > 1 or w.stride not in (1, 2, 4) or w.m == 1:
         return [(1, rows, 2), (1, rows // 2, 4)]
     group = max(2, w.stride)
     if smooth:
@@ -88,16 +92,16 @@ def _fits(plan: Plan, form: str, group: int, rows: int) -> bool:
     return loads <= MOST_LOADS and steps <= MOST_STEPS
 
 
-def _lanes(plan: Plan, group: int, itemsize: int) -> int:
+def _lanes(plan: Plan, itemsize: int) -> int:
     """Elements per thread: several where neighbouring lanes are neighbours in memory."""
-    return max(1, 8 // itemsize) if group == 1 and plan.lanes % 16 == 0 else 1
+    return max(1, 8 // itemsize) if plan.lanes > 1 and plan.lanes % 16 == 0 else 1
 
 
 @lru_cache(maxsize=1024)
 def gradient_tiles(plan: Plan, itemsize: int) -> list[Tile]:
     """Tiles for the band gradient kernel; none where it does not serve."""
     h, w = plan.h, plan.w
-    if h.table or w.table or max(h.kernel, w.kernel) > LONGEST_BAND or plan.lanes > 1:
+    if h.table or w.table or max(h.kernel, w.kernel) > LONGEST_BAND:
         return []
     if h.dilation > 1 or w.dilation > 1 or w.stride not in (1, 2, 4) or h.stride > 4:
         return []
@@ -107,10 +111,13 @@ def gradient_tiles(plan: Plan, itemsize: int) -> list[Tile]:
     group = max(2, w.stride)
     wide = max(4, w.stride)
     choices = [(wide, 4, 2), (group, 4, 2)]
-    if itemsize <= 2:
-        choices = [(wide, 4, 2), (wide, 8, 2)]
+    if plan.lanes > 1:
+        choices = [(group, 2, 2)]
+    elif itemsize <= 2:
+        choices = [(wide, 4, 2)]
     rows_in = power_of_two(-(-h.n // h.stride))
-    tiles = [Tile(g, min(r, rows_in), 1, warps) for g, r, warps in choices]
+    lanes = 4 if plan.lanes > 1 and plan.lanes % 16 == 0 else 1
+    tiles = [Tile(g, min(r, rows_in), lanes, warps) for g, r, warps in choices]
     tiles = [t for t in tiles if t.rows * h.stride * t.group * reach <= 512]
     return list(dict.fromkeys(tiles))
 
@@ -123,13 +130,13 @@ def smooth_gradient_tiles(plan: Plan) -> list[Tile]:
         return []
     if w.stride not in (1, 2, 4) or h.stride > 4:
         return []
-    group, tiles = max(2, w.stride), []
-    for rows in (3, 2, 1):
-        columns = (group - 1 + w.before) // w.stride + (w.kernel - 1 - w.before) // w.stride + 1
-        lines = rows + (h.stride - 1 + h.before) // h.stride + (h.kernel - 1 - h.before) // h.stride
-        if columns * lines * h.kernel * w.kernel <= 110 and rows <= power_of_two(h.n):
-            tiles.append(Tile(group, rows, 1, 2))
-    return tiles[:1]  # the largest that fits; a second one takes another second to compile
+    group = max(4, w.stride)
+    columns = (group - 1 + w.before) // w.stride + (w.kernel - 1 - w.before) // w.stride + 1
+    if columns * h.kernel * w.kernel > MOST_TERMS:
+        return []
+    rows = -(-h.n // h.stride)
+    strips = -(-rows // TALLEST_STRIP)
+    return [Tile(group, -(-rows // strips), 1, 2)]
 
 
 _BEST: dict[Any, Tile] = {}

@@ -54,29 +54,10 @@ def _smallest(a, b):
 
 @triton.jit
 def _read(
-    pointer,
-    outer,
-    o,
-    plane_base,
-    H,
-    W,
-    V,
-    step,
-    origin_h,
-    length_h,
-    origin_w,
-    length_w,
-    v,
-    live,
-    OTHER: tl.constexpr,
-    ACC: tl.constexpr,
-    OUTER: tl.constexpr,
-    KH: tl.constexpr,
-    CHUNKS: tl.constexpr,
-    DH: tl.constexpr,
-    DW: tl.constexpr,
-    K: tl.constexpr,
-):
+    pointer, outer, o, plane_base, H, W, V, step, origin_h, length_h, origin_w, length_w, v, live,
+    OTHER: tl.constexpr, ACC: tl.constexpr, OUTER: tl.constexpr, KH: tl.constexpr,
+    CHUNKS: tl.constexpr, DH: tl.constexpr, DW: tl.constexpr, K: tl.constexpr,
+):  # fmt: skip
     """The cells of one step — a plane, a row and a chunk of columns — and which of them are real."""
     chunk = step % CHUNKS
     row = step // CHUNKS
@@ -100,54 +81,15 @@ def _read(
 
 @triton.jit
 def window(
-    x,
-    other,
-    value,
-    y,
-    second,
-    outer,
-    outer_real,
-    outer_counted,
-    start_h,
-    lengths_h,
-    start_w,
-    lengths_w,
-    items,
-    outer_out,
-    outer_in,
-    H,
-    W,
-    V,
-    OH,
-    OW,
-    limit_h,
-    limit_w,
-    divisor,
-    reciprocal,
+    x, other, value, y, second, outer, outer_real, outer_counted, start_h, lengths_h, start_w,
+    lengths_w, items, outer_out, outer_in, H, W, V, OH, OW, limit_h, limit_w, divisor, reciprocal,
     beta_bits,
-    FORM: tl.constexpr,
-    ACC: tl.constexpr,
-    OTHER: tl.constexpr,
-    EMPTY: tl.constexpr,
-    RISING: tl.constexpr,
-    WIDE: tl.constexpr,
-    OUTER: tl.constexpr,
-    TABLE_H: tl.constexpr,
-    TABLE_W: tl.constexpr,
-    DIVISOR: tl.constexpr,
-    KH: tl.constexpr,
-    KW: tl.constexpr,
-    SH: tl.constexpr,
-    SW: tl.constexpr,
-    BH: tl.constexpr,
-    BW: tl.constexpr,
-    DH: tl.constexpr,
-    DW: tl.constexpr,
-    P: tl.constexpr,
-    C: tl.constexpr,
-    K: tl.constexpr,
-    UNROLL: tl.constexpr,
-):
+    FORM: tl.constexpr, ACC: tl.constexpr, OTHER: tl.constexpr, EMPTY: tl.constexpr,
+    RISING: tl.constexpr, WIDE: tl.constexpr, OUTER: tl.constexpr, TABLE_H: tl.constexpr,
+    TABLE_W: tl.constexpr, DIVISOR: tl.constexpr, KH: tl.constexpr, KW: tl.constexpr,
+    SH: tl.constexpr, SW: tl.constexpr, BH: tl.constexpr, BW: tl.constexpr, DH: tl.constexpr,
+    DW: tl.constexpr, P: tl.constexpr, C: tl.constexpr, K: tl.constexpr, UNROLL: tl.constexpr,
+):  # fmt: skip
     """What FORM asks of every window, written to `y`, and to `second` where there are two results.
 
     "max": the value; "codes": value and winner's tap; "mean"; "smooth": the value;
@@ -215,9 +157,14 @@ def window(
             )  # fmt: skip
             keep = earlier(best, cells)
             best = tl.where(keep, best, cells)
-            steps = tl.where(keep, steps, step)
+            if FORM == "codes" or K > 1:
+                steps = tl.where(keep, steps, step)
         taps = (steps % CHUNKS) * K + tl.arange(0, K)[None, None, :]
-        m, code = tl.reduce((best, (steps // CHUNKS) * KW + taps), 2, _first_largest)
+        found = (steps // CHUNKS) * KW + taps
+        if K == 1:
+            m, code = tl.reshape(best, (P, C)), tl.reshape(found, (P, C))
+        else:
+            m, code = tl.reduce((best, found), 2, _first_largest)
         m = tl.where(real > 0, m, tl.zeros((P, C), ACC))
         tl.store(y + target, m.to(y.dtype.element_ty), live)
         if FORM == "codes":
@@ -264,7 +211,7 @@ def window(
                 x, outer, o, base, H, W, V, step, at_h, row_end, at_w, tap_end, v, alive,
                 OTHER, ACC, OUTER, KH, CHUNKS, DH, DW, K,
             )  # fmt: skip
-            terms = exponential(cells - pivot[:, :, None], beta, ACC)
+            terms = exponential(cells, pivot[:, :, None], beta, ACC)
             totals += terms
             if FORM == "smooth_jvp":
                 tangents, _ = _read(
@@ -273,7 +220,7 @@ def window(
                 )  # fmt: skip
                 sums += terms * tangents
         total = tl.sum(totals, 2)
-        extra = (count - real).to(ACC) * exponential(0.0 - pivot, beta, ACC)
+        extra = (count - real).to(ACC) * exponential(tl.zeros_like(pivot), pivot, beta, ACC)
         total = tl.where(count > real, total + extra, total)
         if FORM == "smooth":
             m = pivot + divide(logarithm(total, ACC), tl.zeros((P, C), ACC) + beta.to(ACC), ACC)
