@@ -13,8 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lunette.kernels.cpu.tiles import COLUMNS
+from lunette.kernels.cpu.slabs import BLOCKS
+from lunette.kernels.cpu.tiles import COLUMNS, ROWS
 from lunette.kernels.cpu.vectors import VECTOR_BYTES
+from lunette.kernels.cpu.weights import ROWS_MOST
 from lunette.ops.base import Shape
 from lunette.ops.convolution import Convolution
 
@@ -33,14 +35,16 @@ __all__ = [
 Array = np.ndarray[Any, Any]
 Strides = tuple[tuple[int, ...], ...]
 
-DEPTH = 224
-"""Products of one chunk of an unfolded tile, which then stays in the first-level cache."""
+DEPTH = 128
+"""Products of one chunk of an unfolded panel, which then stays in the first-level cache."""
 UNITS = 16
 """Blocks are made smaller until there are this many, so that threads end together."""
 SLAB = 400_000
 """Bytes of a slab: it stays in the second-level cache beside the weights."""
-UNFOLD = 25
-"""Cycles that a row of an unfolded tile costs for each run, beside its multiplications."""
+UNFOLD = 4.0
+"""Cycles that a vector, or a run, of a row of an unfolded tile costs beside its multiplications."""
+SPLIT = 1.2
+"""How much longer a product takes in a slab, where vectors cross the lines of the cache."""
 
 
 class Phase(NamedTuple):
@@ -112,18 +116,24 @@ class Slab(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """A phase over given strides: tables of the kernels, and how to cut the work."""
+    """A phase over given strides: tables of the kernels, and how to cut the work.
+
+    `variant` is the number of the slab kernel's block; a plan without a slab unfolds tiles.
+    """
 
     lengths: Array
     counts: Array
     steps: Array
     taps: Array
     strides: Array
+    out_counts: Array
+    out_strides: Array
     channel_chunk: int
     tap_chunk: int
     panels: int
     tiles: int
     slab: Slab | None
+    variant: int
     table: Array
 
 
@@ -140,31 +150,41 @@ def plan(
 ) -> Plan:
     """How to run a correlation of `items` batch items; the last strides are the output's."""
     lengths, counts, steps, taps, table = _merge(phase, strides)
-    columns = COLUMNS * VECTOR_BYTES // size
+    lanes = VECTOR_BYTES // size
+    columns = COLUMNS * lanes
     channel_chunk, tap_chunk = chunked(channels, len(taps), DEPTH)
     positions = items * int(np.prod(counts))
     panels = 4
     while panels > 1 and -(-positions // (panels * columns)) * groups < UNITS:
         panels //= 2
-    found, share = None, 0.0
+    found, variant = None, 0
     if len(taps):
+        costs = [-(-rows // height) * _cycles(height, width) / width for height, width in BLOCKS]
+        variant = int(np.argmin(costs))
         best, share = _best_block(
-            lengths, counts, steps, taps, items * groups, channels * sources * size, columns
-        )
-        if best:
+            lengths, counts, steps, taps, items * groups, channels * sources * size,
+            BLOCKS[variant][1] * lanes,
+        )  # fmt: skip
+        # Slabs waste what falls between rows, tiles have to unfold.
+        pieces = COLUMNS + columns / min(int(counts[-1]), columns)
+        if abs(steps[-1] * table[0, -1]) > 2:
+            pieces += columns / 2
+        unfolded = -(-rows // ROWS) * _cycles(ROWS, COLUMNS) + UNFOLD * pieces
+        if best and SPLIT * costs[variant] / share <= unfolded / COLUMNS:
             found = slab(counts, steps, taps, items, best)
-    # A cycle multiplies two vectors; slabs waste what falls between rows, tiles have to unfold.
-    work = -(-rows // 8) * 8 * size / (2 * VECTOR_BYTES)
-    if found and work / share > work + UNFOLD / min(int(counts[-1]), columns):
-        found = None
     cells = np.zeros(0, np.int64)
     if found:
         area = len(found.planes) * int(found.shape[0] * found.shape[1])
         cells = np.add.outer(np.arange(channels) * area, _cells(found)).ravel() * size
     return Plan(
-        lengths, counts, steps, taps, table, channel_chunk, tap_chunk, panels,
-        -(-positions // (panels * columns)), found, cells,
+        lengths, counts, steps, taps, table, *_flat(counts, table[-1]), channel_chunk, tap_chunk,
+        panels, -(-positions // (panels * columns)), found, variant, cells,
     )  # fmt: skip
+
+
+def _cycles(height: int, width: int) -> float:
+    """Cycles of a block's step: two products, or two loads, at a time; vectors count as two."""
+    return max(height * width, 2 * width + height) / 2
 
 
 def _cells(found: Slab) -> Array:
@@ -264,34 +284,54 @@ class WeightPlan(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def weight_plan(
-    phase: Phase, strides: Strides, items: int, groups: int, channels: int, size: int, spare: int
+    phase: Phase,
+    strides: Strides,
+    items: int,
+    groups: int,
+    channels: int,
+    size: int,
+    positions: int,
+    rows: int,
 ) -> WeightPlan:
-    """Blocks of some 128 positions; `spare` is the most rows that a kernel reads beyond a chunk."""
+    """Blocks of about so many positions, and chunks of taps that fill blocks of `rows` rows."""
     lengths, counts, steps, taps, table = _merge(phase, strides)
     high, wide = int(counts[-2]), int(counts[-1])
     # As many rows as a window's reach, so that few rows are laid twice; whole rows, or parts of one.
-    reach = int(np.ptp(taps[:, -2]) // steps[-2]) if wide <= 512 else 1
-    blocks = (min(high, max(1, 128 // wide, min(reach, 8))), min(wide, 512))
+    reach = int(np.ptp(taps[:, -2]) // steps[-2]) if wide <= 160 else 1
+    columns = wide if wide <= 160 else -(-wide // -(-wide // 128))
+    blocks = (min(high, max(1, positions // wide, min(reach, 8))), columns)
     found = slab(counts, steps, taps, items, blocks)
-    depth = min(max(-(-channels * len(taps) * groups // UNITS), 48), 128)
-    channel_chunk, tap_chunk = chunked(channels, len(taps), depth)
+    channel_chunk, tap_chunk = _filling(channels, len(taps), groups, rows)
     area, cells = len(found.planes) * int(found.shape[0] * found.shape[1]), _cells(found)
-    chunks, parts, rows = [], [], []
+    chunks, parts, places = [], [], []
     for c in range(0, channels, channel_chunk):
         for t in range(0, len(taps), tap_chunk):
             last, stop = min(channels, c + channel_chunk), min(len(taps), t + tap_chunk)
             used = found.which[t:stop]
             chunks.append((c, last, (last - c) * (stop - t), used.min(), used.max() + 1))
             parts.append((t, stop))
-            rows.append(np.add.outer(np.arange(last - c) * area, cells[t:stop]).ravel() * size)
+            places.append(np.add.outer(np.arange(last - c) * area, cells[t:stop]).ravel() * size)
     deepest = channel_chunk * tap_chunk
-    offsets = np.zeros((len(rows), deepest + spare), np.int64)
-    for line, row in zip(offsets, rows, strict=True):
+    offsets = np.zeros((len(places), deepest + ROWS_MOST), np.int64)
+    for line, row in zip(offsets, places, strict=True):
         line[: len(row)] = row
     return WeightPlan(
-        lengths, counts, steps, table, found, np.array(chunks), parts, offsets, deepest + spare,
+        lengths, counts, steps, table, found, np.array(chunks), parts, offsets, deepest + ROWS_MOST,
         cells * size, *_flat(counts, table[1]),
     )  # fmt: skip
+
+
+def _filling(channels: int, taps: int, groups: int, rows: int) -> tuple[int, int]:
+    """Channels and taps of a chunk: those that leave the least of whole blocks of rows unused."""
+    most = max(1, min(channels, -(-channels * groups // (UNITS // 2)), 144 // taps))
+    if taps > 144:
+        return chunked(channels, taps, 144 // rows * rows)
+
+    def blocks(chunk: int) -> int:
+        full, rest = divmod(channels, chunk)
+        return full * -(-chunk * taps // rows) + -(-rest * taps // rows)
+
+    return min(range(max(1, most // 2), most + 1), key=lambda chunk: (blocks(chunk), -chunk)), taps
 
 
 def _flat(counts: Array, strides: Array) -> tuple[Array, Array]:

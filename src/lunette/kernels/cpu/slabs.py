@@ -11,13 +11,14 @@ from __future__ import annotations
 import numpy as np
 
 from lunette.kernels.cpu.machine import compiled, kernel
-from lunette.kernels.cpu.tiles import COLUMNS, ROWS, elements, fill
-from lunette.kernels.cpu.vectors import SUMS, copy_vectors, dot, multiply_across, multiply_add
+from lunette.kernels.cpu.products import multiply_add
+from lunette.kernels.cpu.tiles import COLUMNS, ROWS, elements, fill, put
+from lunette.kernels.cpu.vectors import VECTOR_BYTES, copy_vectors
 
-__all__ = ["ROWS_1", "correlate", "dots", "outer"]
+__all__ = ["BLOCKS", "correlate", "lay", "place"]
 
-ROWS_4, ROWS_2, ROWS_1 = SUMS // 4, SUMS // 2, min(12, SUMS)
-"""Taps of a block of `outer`, by its vectors of channels."""
+BLOCKS = ((ROWS, COLUMNS), (ROWS // 2, 2 * COLUMNS), (1, 12))
+"""Output channels × vectors of positions of a block: the fewer the channels, the longer."""
 
 
 @compiled
@@ -78,198 +79,81 @@ def lay(
                 target += width * size
 
 
-@kernel
-def correlate(
-    first, last, units, counts, lengths, steps, blocks, shape, planes, table, sources, offsets,
-    channels, strides, in_channels, packed, rows, group_rows, bias, out, out_offsets, out_channel,
-    out_strides, zero, size, columns,
-):  # fmt: skip
-    """Units (group, block of output rows): `out = bias + Σ packed · source`, as tiles.correlate.
+def _correlation(height, width):
+    """The kernel for blocks of `height` output channels and `width` vectors of positions."""
 
-    `table` has the offset in the slab, in bytes, of each (channel, tap).
-    """
-    rank, depth = counts.size, table.size
-    height, width = shape
-    area = in_channels * planes.shape[0] * height * width
-    line = 64 // size
-    slab = np.empty(sources.size * area + columns + line, type(zero))
-    slab[sources.size * area :] = zero
-    sums = np.empty(ROWS * columns + line, type(zero))
-    slab_at, sums_at = -(-slab.ctypes.data // 64) * 64, -(-sums.ctypes.data // 64) * 64
-    block = elements(sums_at, zero)
-    index = np.zeros(rank, np.int64)
-    pitch = columns * size
-    for unit in range(first, last):
-        group = unit // units
-        item, row, column = place(unit % units, counts, blocks, index)
-        high = min(blocks[0], counts[rank - 2] - row)
-        wide = min(blocks[1], counts[rank - 1] - column)
-        origin = out_offsets[item] + row * out_strides[rank - 2] + column * out_strides[rank - 1]
-        for a in range(rank - 2):
-            origin += index[a] * out_strides[a]
-        for s in range(sources.size):
-            lay(
-                slab_at + s * area * size, index, row, column, shape, planes, sources[s],
-                offsets[s, item], channels[s], strides[s], lengths, steps, group * in_channels,
-                (group + 1) * in_channels, zero, size,
-            )  # fmt: skip
-        for begin in range(0, (high - 1) * width + wide, columns):
-            for r in range(0, rows, ROWS):
-                for q in range(ROWS):
-                    value = zero
-                    if r + q < rows and bias.size:
-                        value = bias[group * group_rows + r + q]
-                    for j in range(columns):
-                        block[q * columns + j] = value
-                for s in range(sources.size):
-                    multiply_add(
-                        ROWS, COLUMNS, 1,
-                        packed[s] + (group * -(-rows // ROWS) * ROWS + r) * depth * size,
-                        slab_at + (s * area + begin) * size, table.ctypes.data, sums_at, pitch,
-                        depth, zero,
-                    )  # fmt: skip
-                # Columns beyond the output's width lie between its rows: they are left out.
-                y, x, j = begin // width, begin % width, 0
-                while j < columns and y < high:
-                    count = min(wide - x, columns - j)
-                    if count > 0:
-                        offset = origin + y * out_strides[rank - 2] + x * out_strides[rank - 1]
-                        for q in range(min(ROWS, rows - r)):
-                            channel = (group * group_rows + r + q) * out_channel
-                            to = out + (offset + channel) * size
-                            at = sums_at + (q * columns + j) * size
-                            if out_strides[rank - 1] == 1:
-                                copy_vectors(to, at, count, zero)
-                            else:
-                                results, values = elements(to, zero), elements(at, zero)
-                                for i in range(count):
-                                    results[i * out_strides[rank - 1]] = values[i]
-                    j += width - x
-                    x = 0
-                    y += 1
-    # An array is freed after its last mention, and these are in use until here by their addresses.
-    return slab.size, sums.size
+    @kernel
+    def correlate(
+        first, last, units, counts, lengths, steps, blocks, shape, planes, table, sources, offsets,
+        channels, strides, in_channels, packed, rows, group_rows, bias, out, out_offsets,
+        out_channel, out_strides, zero, size,
+    ):  # fmt: skip
+        """Units (group, block of output rows): `out = bias + Σ packed · source`, as for tiles.
 
-
-@kernel
-def outer(
-    first, last, start, stop, base, counts, lengths, steps, blocks, shape, planes, table, chunks,
-    source, offsets, channel, strides, groups, in_channels, windows, lanes, sums, sums_pitch,
-    zero, size, vector,
-):  # fmt: skip
-    """Units (group, chunk): add `Σ_position slab[k, position] · windows[position, channel]`.
-
-    A chunk is (first channel, last channel, rows, first plane, last plane) and a row of `table`,
-    offsets in the slab; one of several channels has all planes. Blocks `start … stop` of output rows
-    are summed one by one; `windows` begins at position `base`.
-    """
-    rank = counts.size
-    height, width = shape
-    deepest = 0
-    for i in range(chunks.shape[0]):
-        deepest = max(deepest, chunks[i, 1] - chunks[i, 0])
-    line = 64 // size
-    slab = np.empty(deepest * planes.shape[0] * height * width + line, type(zero))
-    slab_at = -(-slab.ctypes.data // 64) * 64
-    index = np.zeros(rank, np.int64)
-    step = groups * lanes * size
-    pitch = lanes * size
-    for unit in range(first, last):
-        group, number = unit // chunks.shape[0], unit % chunks.shape[0]
-        rows = chunks[number, 2]
-        used, end = chunks[number, 3], chunks[number, 4]
-        for b in range(start, stop):
-            item, row, column = place(b, counts, blocks, index)
+        `table` has the offset in the slab, in bytes, of each (channel, tap).
+        """
+        rank, depth = counts.size, table.size
+        high_slab, wide_slab = shape
+        area = in_channels * planes.shape[0] * high_slab * wide_slab
+        lanes = VECTOR_BYTES // size
+        columns, pitch, line = width * lanes, width * VECTOR_BYTES, 64 // size
+        slab = np.empty(sources.size * area + columns + line, type(zero))
+        slab[sources.size * area :] = zero
+        sums = np.empty(height * columns + line, type(zero))
+        starts = np.empty(height * lanes + line, type(zero))
+        slab_at, sums_at = -(-slab.ctypes.data // 64) * 64, -(-sums.ctypes.data // 64) * 64
+        starts_at = -(-starts.ctypes.data // 64) * 64
+        spread = elements(starts_at, zero)
+        index = np.zeros(rank, np.int64)
+        stride = out_strides[rank - 1]
+        for unit in range(first, last):
+            group = unit // units
+            item, row, column = place(unit % units, counts, blocks, index)
             high = min(blocks[0], counts[rank - 2] - row)
             wide = min(blocks[1], counts[rank - 1] - column)
-            lay(
-                slab_at + used * height * width * size, index, row, column, shape,
-                planes[used:end], source, offsets[item], channel, strides, lengths, steps,
-                group * in_channels + chunks[number, 0], group * in_channels + chunks[number, 1],
-                zero, size,
-            )  # fmt: skip
-            position = item
+            origin = out_offsets[item] + row * out_strides[rank - 2] + column * stride
             for a in range(rank - 2):
-                position = position * counts[a] + index[a]
-            position = (position * counts[rank - 2] + row) * counts[rank - 1] + column
-            at = windows + (position - base) * step + group * pitch
-            to = sums + unit * sums_pitch * pitch
-            jump = (width - wide) * size
-            lane = 0
-            while lane < lanes:
-                left = (lanes - lane) // vector
-                x, y = at + lane * size, to + lane * size
-                if left >= 4:
-                    for r in range(0, rows, ROWS_4):
-                        multiply_across(
-                            ROWS_4, 4, slab_at, table[number, r:].ctypes.data, x, step,
-                            y + r * pitch, pitch, wide, high, jump, zero,
-                        )  # fmt: skip
-                    lane += 4 * vector
-                elif left >= 2:
-                    for r in range(0, rows, ROWS_2):
-                        multiply_across(
-                            ROWS_2, 2, slab_at, table[number, r:].ctypes.data, x, step,
-                            y + r * pitch, pitch, wide, high, jump, zero,
-                        )  # fmt: skip
-                    lane += 2 * vector
-                else:
-                    for r in range(0, rows, ROWS_1):
-                        multiply_across(
-                            ROWS_1, 1, slab_at, table[number, r:].ctypes.data, x, step,
-                            y + r * pitch, pitch, wide, high, jump, zero,
-                        )  # fmt: skip
-                    lane += vector
-    # An array is freed after its last mention, and this is in use until here by their addresses.
-    return slab.size
-
-
-@kernel
-def dots(
-    first, last, units, counts, lengths, steps, blocks, shape, planes, table, source, offsets,
-    channel, strides, in_channels, windows, window_offsets, window_channel, window_strides, rows,
-    sums, zero, size,
-):  # fmt: skip
-    """Units (group): add `Σ_position slab · window` to `sums[group, row, channel, tap]`.
-
-    For groups of few rows: a vector holds positions, where that of `outer` holds channels.
-    """
-    rank, count_taps = counts.size, table.size
-    height, width = shape
-    area = planes.shape[0] * height * width
-    slab = np.empty(area + 1, type(zero))
-    lines = np.empty(rows * blocks[0] * blocks[1], type(zero))
-    slab_at = np.int64(slab.ctypes.data)
-    index = np.zeros(rank, np.int64)
-    for group in range(first, last):
-        for b in range(units):
-            item, row, column = place(b, counts, blocks, index)
-            high = min(blocks[0], counts[rank - 2] - row)
-            wide = min(blocks[1], counts[rank - 1] - column)
-            start = window_offsets[item] + row * window_strides[rank - 2]
-            start += column * window_strides[rank - 1]
-            for a in range(rank - 2):
-                start += index[a] * window_strides[a]
-            for r in range(rows):
-                for y in range(high):
-                    offset = start + (group * rows + r) * window_channel
-                    offset += y * window_strides[rank - 2]
-                    at = elements(windows + offset * size, zero)
-                    for x in range(wide):
-                        value = at[x * window_strides[rank - 1]]
-                        lines[(r * blocks[0] + y) * blocks[1] + x] = value
-            for c in range(in_channels):
+                origin += index[a] * out_strides[a]
+            for s in range(sources.size):
                 lay(
-                    slab_at, index, row, column, shape, planes, source, offsets[item], channel,
-                    strides, lengths, steps, group * in_channels + c, group * in_channels + c + 1,
-                    zero, size,
+                    slab_at + s * area * size, index, row, column, shape, planes, sources[s],
+                    offsets[s, item], channels[s], strides[s], lengths, steps,
+                    group * in_channels, (group + 1) * in_channels, zero, size,
                 )  # fmt: skip
-                for r in range(rows):
-                    for t in range(count_taps):
-                        total = zero
-                        for y in range(high):
-                            line = lines[(r * blocks[0] + y) * blocks[1] :].ctypes.data
-                            total += dot(slab_at + table[t] + y * width * size, line, wide, zero)
-                        sums[group, r, c, t] += total
-    # An array is freed after its last mention, and these are in use until here by their addresses.
-    return slab.size, lines.size
+            for begin in range(0, (high - 1) * wide_slab + wide, columns):
+                for r in range(0, rows, height):
+                    for q in range(height):
+                        value = zero
+                        if r + q < rows and bias.size:
+                            value = bias[group * group_rows + r + q]
+                        for j in range(lanes):
+                            spread[q * lanes + j] = value
+                    at, row_step, step = starts_at, VECTOR_BYTES, 0
+                    for s in range(sources.size):
+                        block = group * -(-rows // height) * height + r
+                        multiply_add(
+                            height, width, 1, packed[s] + block * depth * size,
+                            slab_at + (s * area + begin) * size, table.ctypes.data, at, row_step,
+                            step, sums_at, pitch, depth, zero,
+                        )  # fmt: skip
+                        at, row_step, step = sums_at, pitch, VECTOR_BYTES
+                    # Columns beyond the output's width lie between its rows: they are left out.
+                    y, x, j = begin // wide_slab, begin % wide_slab, 0
+                    while j < columns and y < high:
+                        count = min(wide - x, columns - j)
+                        if count > 0:
+                            offset = origin + y * out_strides[rank - 2] + x * stride
+                            for q in range(min(height, rows - r)):
+                                channel = (group * group_rows + r + q) * out_channel
+                                to = out + (offset + channel) * size
+                                put(to, sums_at + (q * columns + j) * size, count, stride, zero)
+                        j += wide_slab - x
+                        x = 0
+                        y += 1
+        # An array is freed after its last mention, and these are in use until here.
+        return slab.size, sums.size, starts.size
+
+    return correlate
+
+
+correlate = tuple(_correlation(height, width) for height, width in BLOCKS)
