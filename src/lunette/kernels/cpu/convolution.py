@@ -23,7 +23,6 @@ from lunette.ops.convolution import Convolution
 __all__ = ["forward", "forward_with_indices", "jvp", "refuses", "vjp", "vjp_of"]
 
 
-
 def refuses(op: Convolution, verb: str, shapes: Any, dtypes: Any) -> str | None:
     """None, or why these kernels cannot serve the call."""
     if not is_float(dtypes[0]):

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lunette.kernels import threads
-from lunette.kernels.cpu import slabs, tiles
-from lunette.kernels.cpu.geometry import Phase, image_phases, plan, window_phase
+from lunette.kernels.cpu import panels
+from lunette.kernels.cpu.geometry import DEPTH, Phase, image_phases, plan, window_phase
 from lunette.ops.base import Shape
 from lunette.ops.convolution import Convolution
 
@@ -98,7 +98,7 @@ def _correlate(
         np.array([p.channel for p in places]), cut.strides[:-1], channels,
     )  # fmt: skip
     row_bytes = count * groups * channels * max(1, len(phase.taps)) * form.size
-    height = slabs.BLOCKS[cut.variant][0] if cut.slab else tiles.ROWS
+    height = panels.ROWS if cut.variant < 0 else panels.BLOCKS[cut.variant][0]
     at_a_time = max(1, SCRATCH // (row_bytes * height)) * height
     for first in range(0, group_rows, at_a_time):
         rows = min(at_a_time, group_rows - first)
@@ -108,22 +108,17 @@ def _correlate(
         outputs = (
             np.array([p.ctypes.data for p in packed]), rows, group_rows, biases[first:],
             target.address + (start + first * target.channel) * out.itemsize,
-            target.offsets, target.channel,
+            target.offsets, target.channel, cut.strides[-1], form.zero, form.size,
         )  # fmt: skip
-        if cut.slab:
-            share(
-                slabs.correlate[cut.variant], cut.slab.units * groups,
-                (cut.slab.units, cut.counts, cut.lengths, cut.steps, cut.slab.blocks,
-                 cut.slab.shape, cut.slab.planes, cut.table, *inputs, *outputs, cut.strides[-1],
-                 form.zero, form.size),
-            )  # fmt: skip
-        else:
-            share(
-                tiles.correlate, cut.tiles * groups,
-                (cut.tiles, cut.panels, cut.counts, cut.lengths, cut.steps, cut.taps,
-                 cut.channel_chunk, cut.tap_chunk, *inputs, *outputs, cut.out_counts,
-                 cut.out_strides, form.zero, form.size),
-            )  # fmt: skip
+        kernel, chunks = panels.in_place[cut.variant], (DEPTH,)
+        if cut.variant < 0:
+            kernel = panels.copied
+            chunks = (cut.slab_channels, cut.channel_chunk, cut.tap_chunk, cut.near)
+        share(
+            kernel, cut.slab.units * groups,
+            (cut.slab.units, cut.counts, cut.lengths, cut.steps, cut.slab.blocks, cut.slab.shape,
+             cut.slab.planes, cut.table, *chunks, *inputs, *outputs),
+        )  # fmt: skip
 
 
 def _packed(
@@ -150,7 +145,7 @@ def _packed(
     address = weight.address + first * strides[axes[0]] * weight.array.itemsize
     group_stride = weight.array.shape[0] // groups * strides[0]
     share(
-        tiles.pack, groups * blocks,
+        panels.pack, groups * blocks,
         (packed.ctypes.data, address, strides[axes[0]], group_stride, offsets, rows, blocks, height,
          form.zero, form.size),
     )  # fmt: skip

@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lunette.kernels.cpu.slabs import BLOCKS
-from lunette.kernels.cpu.tiles import COLUMNS, ROWS
+from lunette.kernels.cpu.panels import BLOCKS, COLUMNS, ROWS
 from lunette.kernels.cpu.vectors import VECTOR_BYTES
 from lunette.kernels.cpu.weights import ROWS_MOST
 from lunette.ops.base import Shape
@@ -35,16 +34,20 @@ __all__ = [
 Array = np.ndarray[Any, Any]
 Strides = tuple[tuple[int, ...], ...]
 
-DEPTH = 128
-"""Products of one chunk of an unfolded panel, which then stays in the first-level cache."""
+DEPTH = 160
+"""Products of one chunk of a panel, which then stays in the first-level cache."""
+NEAR = 24_576
+"""Bytes of panels that are multiplied together."""
 UNITS = 16
 """Blocks are made smaller until there are this many, so that threads end together."""
 SLAB = 400_000
-"""Bytes of a slab: it stays in the second-level cache beside the weights."""
-UNFOLD = 4.0
-"""Cycles that a vector, or a run, of a row of an unfolded tile costs beside its multiplications."""
-SPLIT = 1.2
-"""How much longer a product takes in a slab, where vectors cross the lines of the cache."""
+"""Bytes of a slab, or of sums: they stay in the second-level cache beside the weights."""
+COPY = 7.0
+"""Cycles that a vector of a panel's row costs beside its multiplications."""
+LAY = 0.25
+"""Cycles that a cell of a slab costs."""
+SPLIT = 1.08
+"""How much longer a product takes in the slab, where vectors cross the lines of the cache."""
 
 
 class Phase(NamedTuple):
@@ -118,23 +121,22 @@ class Slab(NamedTuple):
 class Plan(NamedTuple):
     """A phase over given strides: tables of the kernels, and how to cut the work.
 
-    `variant` is the number of the slab kernel's block; a plan without a slab unfolds tiles.
+    `variant` is the block's number where windows are read in the slab; else -1: they are copied into
+    panels, of which `near` are multiplied together, for chunks of channels and taps. `table` has the
+    place in the slab of every (channel, tap), or of those of a chunk.
     """
 
     lengths: Array
     counts: Array
     steps: Array
-    taps: Array
     strides: Array
-    out_counts: Array
-    out_strides: Array
+    slab: Slab
+    table: Array
+    variant: int
+    slab_channels: int
     channel_chunk: int
     tap_chunk: int
-    panels: int
-    tiles: int
-    slab: Slab | None
-    variant: int
-    table: Array
+    near: int
 
 
 @lru_cache(maxsize=1024)
@@ -151,34 +153,41 @@ def plan(
     """How to run a correlation of `items` batch items; the last strides are the output's."""
     lengths, counts, steps, taps, table = _merge(phase, strides)
     lanes = VECTOR_BYTES // size
-    columns = COLUMNS * lanes
     channel_chunk, tap_chunk = chunked(channels, len(taps), DEPTH)
-    positions = items * int(np.prod(counts))
-    panels = 4
-    while panels > 1 and -(-positions // (panels * columns)) * groups < UNITS:
-        panels //= 2
-    found, variant = None, 0
+    near = max(1, NEAR // (channel_chunk * tap_chunk * COLUMNS * VECTOR_BYTES))
+    units = items * groups * int(np.prod(counts[:-2]))
+    row_blocks = -(-rows // ROWS)
+
+    def copied(block: tuple[int, int], found: Slab) -> float:
+        panels, rest = divmod(-(-block[0] * block[1] // lanes), COLUMNS)
+        cycles = panels * _cycles(ROWS, COLUMNS) + (_cycles(ROWS, rest) if rest else 0)
+        return row_blocks * cycles + COPY * (panels * COLUMNS + rest)
+
+    chosen, cost = _best_block(counts, steps, taps, units, channels * size, copied)
+    variant = -1
     if len(taps):
         costs = [-(-rows // height) * _cycles(height, width) / width for height, width in BLOCKS]
-        variant = int(np.argmin(costs))
-        best, share = _best_block(
-            lengths, counts, steps, taps, items * groups, channels * sources * size,
-            BLOCKS[variant][1] * lanes,
-        )  # fmt: skip
-        # Slabs waste what falls between rows, tiles have to unfold.
-        pieces = COLUMNS + columns / min(int(counts[-1]), columns)
-        if abs(steps[-1] * table[0, -1]) > 2:
-            pieces += columns / 2
-        unfolded = -(-rows // ROWS) * _cycles(ROWS, COLUMNS) + UNFOLD * pieces
-        if best and SPLIT * costs[variant] / share <= unfolded / COLUMNS:
-            found = slab(counts, steps, taps, items, best)
-    cells = np.zeros(0, np.int64)
-    if found:
-        area = len(found.planes) * int(found.shape[0] * found.shape[1])
-        cells = np.add.outer(np.arange(channels) * area, _cells(found)).ravel() * size
+        number = int(np.argmin(costs))
+        height, width = BLOCKS[number]
+
+        def in_place(block: tuple[int, int], found: Slab) -> float:
+            positions = (block[0] - 1) * int(found.shape[1]) + block[1]
+            panels = -(-positions // (width * lanes))
+            return SPLIT * panels * -(-rows // height) * _cycles(height, width)
+
+        other, least = _best_block(counts, steps, taps, units, channels * sources * size, in_place)
+        if least < cost:
+            chosen, variant = other, number
+    found = slab(counts, steps, taps, items, chosen)
+    area = len(found.planes) * int(found.shape[0] * found.shape[1])
+    slab_channels = channels
+    if variant < 0 and area * channels * size > SLAB:
+        fitting = SLAB // (area * size * channel_chunk) * channel_chunk
+        slab_channels = min(channels, max(channel_chunk, fitting))
+    cells = np.add.outer(np.arange(slab_channels) * area, _cells(found)).ravel() * size
     return Plan(
-        lengths, counts, steps, taps, table, *_flat(counts, table[-1]), channel_chunk, tap_chunk,
-        panels, -(-positions // (panels * columns)), found, variant, cells,
+        lengths, counts, steps, table, found, cells, variant, slab_channels, channel_chunk,
+        tap_chunk, near,
     )  # fmt: skip
 
 
@@ -196,39 +205,52 @@ def _cells(found: Slab) -> Array:
 
 
 def _best_block(
-    lengths: Array, counts: Array, steps: Array, taps: Array, units: int, bytes_per_cell: int,
-    columns: int,
-) -> tuple[tuple[int, int] | None, float]:  # fmt: skip
-    """Rows and columns of a block that fill whole panels best, and the share of useful columns."""
+    counts: Array, steps: Array, taps: Array, units: int, bytes_per_cell: int, cycles: Any
+) -> tuple[tuple[int, int], float]:  # fmt: skip
+    """Rows and columns of the block that takes the fewest cycles for a position, and these.
+
+    Blocks are whole rows, or parts of one, in slabs that stay in the second-level cache.
+    """
     high, wide = int(counts[-2]), int(counts[-1])
-    units *= int(np.prod(counts[:-2]))
-    best, share = None, 0.0
-    column_block = wide if wide <= 1024 else 960
-    for rows in range(1, min(high, 64) + 1 if column_block == wide else 2):
-        found = slab(counts, steps, taps, 1, (rows, column_block))
+    parts = [(1, columns) for columns in (48, 96, 144, 240, 480) if columns < wide]
+    rows = [(n, wide) for n in range(1, min(high, 1024 // wide) + 1)]
+    best, least = (1, min(wide, 480)), np.inf
+    for block in parts + rows:
+        found = slab(counts, steps, taps, 1, block)
         cells = len(found.planes) * int(found.shape[0] * found.shape[1])
-        if cells * bytes_per_cell > SLAB:
-            break
-        if best and -(-high // rows) * units < UNITS:
-            break
-        width = int(found.shape[1])
-        full, rest = divmod(high, rows)
-        panels = full * -(-((rows - 1) * width + column_block) // columns)
-        if rest:
-            panels += -(-((rest - 1) * width + column_block) // columns)
-        useful = high * column_block / (panels * columns)
-        if useful >= share:
-            best, share = (rows, column_block), useful
-    return best, share
+        number = -(-high // block[0]) * -(-wide // block[1]) * units
+        if block != best and (cells * bytes_per_cell > SLAB or number < UNITS):
+            continue
+        total = 0.0
+        for n, times in _cuts(high, block[0]):
+            for m, also in _cuts(wide, block[1]):
+                total += times * also * (cycles((n, m), found) + LAY * cells / max(1, len(taps)))
+        if total / (high * wide) <= least:
+            best, least = block, total / (high * wide)
+    return best, least
+
+
+def _cuts(length: int, part: int) -> list[tuple[int, int]]:
+    """The parts of a length, and how many there are of each: whole ones, and a rest."""
+    whole, rest = divmod(length, part)
+    return [(n, times) for n, times in ((part, whole), (rest, 1)) if n and times]
 
 
 def slab(counts: Array, steps: Array, taps: Array, items: int, blocks: tuple[int, int]) -> Slab:
-    """Planes for blocks of output rows × columns: taps that differ by whole steps share a plane."""
-    first = taps[:, -2:].min(0)
-    within, residues = np.divmod(taps[:, -2:] - first, steps[-2:])
-    bases = np.concatenate([taps[:, :-2], first + residues], 1)
+    """Planes for blocks of output rows × columns: taps that differ by whole steps share a plane.
+
+    On an axis where the shared planes would be larger, each place of a tap has a plane of its own.
+    """
+    within = np.zeros((len(taps), 2), np.int64)
+    bases = taps.copy()
+    for a in (-2, -1) if len(taps) else ():
+        first = taps[:, a].min()
+        steps_away, residues = np.divmod(taps[:, a] - first, steps[a])
+        shared = len(np.unique(residues)) * (blocks[a] + steps_away.max())
+        if shared <= len(np.unique(taps[:, a])) * blocks[a]:
+            within[:, a], bases[:, a] = steps_away, first + residues
     planes, which = np.unique(bases, axis=0, return_inverse=True)
-    shape = np.array(blocks) + within.max(0)
+    shape = np.array(blocks) + within.max(0, initial=0)
     per_item = prod(int(-(-n // b)) for n, b in zip(counts[-2:], blocks, strict=True))
     units = items * int(np.prod(counts[:-2])) * per_item
     return Slab(np.array(blocks), shape, planes, which.ravel(), within, units)

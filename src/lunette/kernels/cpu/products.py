@@ -33,6 +33,7 @@ def multiply_add(
     rows: Any,
     vectors: Any,
     indexed: Any,
+    fetched: Any,
     a: Any,
     b: Any,
     b_step: Any,
@@ -41,6 +42,8 @@ def multiply_add(
     c_step: Any,
     out: Any,
     out_row: Any,
+    later: Any,
+    later_row: Any,
     count: Any,
     zero: Any,
 ) -> Any:
@@ -48,25 +51,27 @@ def multiply_add(
 
     `a` is packed, `rows` numbers for each k. `b`'s vectors of k are at `b + k·b_step`, or, where
     `indexed`, at `b + offset[k]` with `b_step` the address of the offsets. `c`'s vectors are
-    `c_step` apart: 0 spreads one over the row. All in bytes; count ≥ 1.
+    `c_step` apart: 0 spreads one over the row. Where `fetched`, the lines of memory at `later` are
+    asked for meanwhile, to be written after. All in bytes; count ≥ 1.
     """
-    constants = literals(rows, vectors, indexed)
+    constants = literals(rows, vectors, indexed, fetched)
     if constants is None:
         return None
-    height, width, by_offset = constants
+    height, width, by_offset, fetch = constants
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        _, _, _, a, b, b_step, c, c_row, c_step, out, out_row, count, _ = arguments
+        a, b, b_step, c, c_row, c_step, out, out_row, later, later_row, count, _ = arguments[4:]
         code = Code(builder, zero)
         start = [code.load(p, code.vector) for p in places(code, c, c_row, height, width, c_step)]
 
         def add(left: Any, at_a: Any, at_b: Any, *sums: Any) -> Any:
-            if not by_offset:
+            if fetch:
                 half = builder.lshr(left, ir.Constant(INT, 1))
-                line = builder.and_(builder.udiv(half, ir.Constant(INT, height)), ir.Constant(INT, width))
-                place = builder.urem(half, ir.Constant(INT, height))
-                place = builder.add(out, builder.mul(place, out_row))
-                code.prefetch(builder.add(place, builder.mul(line, ir.Constant(INT, 64))))
+                place = builder.mul(builder.urem(half, ir.Constant(INT, height)), later_row)
+                lines = ir.Constant(INT, (1 << width.bit_length()) - 1)
+                line = builder.and_(builder.udiv(half, ir.Constant(INT, height)), lines)
+                line = builder.mul(line, ir.Constant(INT, 64))
+                code.prefetch(builder.add(builder.add(later, place), line), 1)
             row = builder.add(b, code.load_int(at_b)) if by_offset else at_b
             factors = [code.at(at_a, r * code.size) for r in range(height)]
             totals = _step(code, list(sums), factors, row, width)
@@ -80,7 +85,7 @@ def multiply_add(
             code.store(total, place)
         return context.get_dummy_value()
 
-    return types.void(rows, vectors, indexed, *(types.int64,) * 9, zero), generate
+    return types.void(rows, vectors, indexed, fetched, *(types.int64,) * 11, zero), generate
 
 
 @intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator]

@@ -19,9 +19,11 @@ __all__ = [
     "SUMS",
     "VECTOR_BYTES",
     "Code",
+    "collect",
+    "copy_column",
     "copy_vectors",
+    "lay_row",
     "literals",
-    "move_part",
     "places",
     "transpose_square",
 ]
@@ -89,11 +91,11 @@ class Code:
         last = self.builder.trunc(count, int32)
         return self.builder.icmp_signed("<", numbers, self.spread(last))
 
-    def masked_load(self, address: Any, mask: Any) -> Any:
+    def masked_load(self, address: Any, mask: Any, others: Any = None) -> Any:
         pointer = self.builder.inttoptr(address, self.vector.as_pointer())
         align = ir.Constant(ir.IntType(32), self.size)
         name = f"llvm.masked.load.{self.name}.p0"
-        return self.call(name, self.vector, [pointer, align, mask, self.zero()])
+        return self.call(name, self.vector, [pointer, align, mask, others or self.zero()])
 
     def masked_store(self, value: Any, address: Any, mask: Any) -> None:
         pointer = self.builder.inttoptr(address, self.vector.as_pointer())
@@ -101,10 +103,10 @@ class Code:
         name = f"llvm.masked.store.{self.name}.p0"
         self.call(name, ir.VoidType(), [value, pointer, align, mask])
 
-    def prefetch(self, address: Any) -> None:
-        """Ask for a line of memory that will be written."""
+    def prefetch(self, address: Any, written: int) -> None:
+        """Ask for a line of memory that will be read, or written."""
         pointer = self.builder.inttoptr(address, self.vector.as_pointer())
-        constants = [ir.Constant(ir.IntType(32), value) for value in (1, 3, 1)]
+        constants = [ir.Constant(ir.IntType(32), value) for value in (written, 3, 1)]
         self.call("llvm.prefetch.p0", ir.VoidType(), [pointer, *constants])
 
     def multiply_add(self, a: Any, b: Any, c: Any) -> Any:
@@ -184,23 +186,67 @@ def copy_vectors(context: Any, target: Any, source: Any, count: Any, zero: Any) 
 
 
 @intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator]
-def move_part(
+def collect(
     context: Any,
-    step: Any,
+    whole: Any,
     target: Any,
     target_row: Any,
     source: Any,
-    source_row: Any,
+    other: Any,
+    offsets: Any,
     count: Any,
     low: Any,
-    high: Any,
-    merge: Any,
     zero: Any,
 ) -> Any:
-    """Lanes `low … high` of a vector, from elements 1 or 2 apart, in each of `count` ≥ 1 rows.
+    """A vector from `source`, its lanes from `low` on from `other`, in each of `count` ≥ 1 rows.
 
-    Lane i comes from element `step·i`; nothing else is read. The other lanes of the target become
-    zeros, or stay where `merge` is not 0. Rows are so many bytes apart.
+    Row k reads at `offset[k]` from both, `offsets` being their address. Without `whole` the lanes
+    below `low` are neither read nor written. All in bytes.
+    """
+    constants = literals(whole)
+    if constants is None:
+        return None
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        _, target, target_row, source, other, offsets, count, low, _ = arguments
+        code = Code(builder, zero)
+        mask = builder.not_(code.mask(low))
+
+        def move(left: Any, at: Any, place: Any) -> Any:
+            offset = code.load_int(place)
+            if constants[0]:
+                value = code.load(builder.add(source, offset), code.vector)
+                value = code.masked_load(builder.add(other, offset), mask, value)
+                code.store(value, at)
+            else:
+                value = code.masked_load(builder.add(other, offset), mask)
+                code.masked_store(value, at, mask)
+            remaining = builder.sub(left, ir.Constant(INT, 1))
+            updates = [remaining, builder.add(at, target_row), code.at(place, 8)]
+            return updates, builder.icmp_signed(">", remaining, ir.Constant(INT, 0))
+
+        code.loop([count, target, offsets], move)
+        return context.get_dummy_value()
+
+    return types.void(whole, *(types.int64,) * 7, zero), generate
+
+
+@intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator]
+def lay_row(
+    context: Any,
+    step: Any,
+    target: Any,
+    source: Any,
+    low: Any,
+    high: Any,
+    count: Any,
+    ahead: Any,
+    zero: Any,
+) -> Any:
+    """Elements 1 or 2 apart, for places `low … high` of `count` ≥ 1, and zeros in the others.
+
+    Place i comes from element `step·i`; nothing else is read, but what lies `ahead` bytes on is
+    asked for. Whole vectors are written.
     """
     constants = literals(step)
     if constants is None:
@@ -208,40 +254,71 @@ def move_part(
     double = constants[0] == 2
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        _, target, target_row, source, source_row, count, low, high, merge, _ = arguments
+        _, target, source, low, high, count, ahead, _ = arguments
         code = Code(builder, zero)
         lanes = code.lanes
-        mask = builder.and_(code.mask(high), builder.not_(code.mask(low)))
-        every = ir.Constant(mask.type, [1] * lanes)
-        stored = builder.select(builder.icmp_signed("!=", merge, ir.Constant(INT, 0)), mask, every)
-        reads = [mask]
-        if double:
-            first = builder.shl(low, ir.Constant(INT, 1))
-            end = builder.sub(builder.shl(high, ir.Constant(INT, 1)), ir.Constant(INT, 1))
-            reads = []
-            for half in (0, lanes):
-                before, after = code.mask(code.at(first, -half)), code.mask(code.at(end, -half))
-                reads.append(builder.and_(after, builder.not_(before)))
+        evens = ir.VectorType(ir.IntType(32), lanes)
+        order = ir.Constant(evens, list(range(0, 2 * lanes, 2)))
 
-        def move(left: Any, at_target: Any, at_source: Any) -> Any:
-            parts = [
-                code.masked_load(code.at(at_source, i * VECTOR_BYTES), read)
-                for i, read in enumerate(reads)
-            ]
-            value = parts[0]
+        def between(first: Any, end: Any, shift: int) -> Any:
+            outside = builder.not_(code.mask(code.at(first, -shift)))
+            return builder.and_(code.mask(code.at(end, -shift)), outside)
+
+        def move(left: Any, at_target: Any, at_source: Any, first: Any, end: Any) -> Any:
             if double:
-                evens = ir.VectorType(ir.IntType(32), lanes)
-                order = ir.Constant(evens, list(range(0, 2 * lanes, 2)))
+                one = ir.Constant(INT, 1)
+                twice = builder.shl(first, one), builder.sub(builder.shl(end, one), one)
+                parts = [
+                    code.masked_load(
+                        code.at(at_source, i * VECTOR_BYTES), between(*twice, i * lanes)
+                    )
+                    for i in range(2)
+                ]
                 value = builder.shuffle_vector(*parts, order)
-            code.masked_store(value, at_target, stored)
-            remaining = builder.sub(left, ir.Constant(INT, 1))
-            moved = [builder.add(at_target, target_row), builder.add(at_source, source_row)]
-            return [remaining, *moved], builder.icmp_signed(">", remaining, ir.Constant(INT, 0))
+            else:
+                value = code.masked_load(at_source, between(first, end, 0))
+            code.prefetch(builder.add(at_source, ahead), 0)
+            code.store(value, at_target)
+            remaining = code.at(left, -lanes)
+            moved = [code.at(at_target, VECTOR_BYTES), code.at(at_source, step_bytes)]
+            updates = [remaining, *moved, code.at(first, -lanes), code.at(end, -lanes)]
+            return updates, builder.icmp_signed(">", remaining, ir.Constant(INT, 0))
 
-        code.loop([count, target, source], move)
+        step_bytes = 2 * VECTOR_BYTES if double else VECTOR_BYTES
+        code.loop([count, target, source, low, high], move)
         return context.get_dummy_value()
 
-    return types.void(step, *(types.int64,) * 8, zero), generate
+    return types.void(step, *(types.int64,) * 6, zero), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def copy_column(
+    context: Any,
+    target: Any,
+    target_row: Any,
+    source: Any,
+    source_row: Any,
+    rows: Any,
+    count: Any,
+    zero: Any,
+) -> Any:
+    """The first `count` lanes of a vector, in each of `rows` ≥ 1 rows so many bytes apart."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        target, target_row, source, source_row, rows, count, _ = arguments
+        code = Code(builder, zero)
+        mask = code.mask(count)
+
+        def move(left: Any, to: Any, at: Any) -> Any:
+            code.masked_store(code.masked_load(at, mask), to, mask)
+            remaining = code.at(left, -1)
+            updates = [remaining, builder.add(to, target_row), builder.add(at, source_row)]
+            return updates, builder.icmp_signed(">", remaining, ir.Constant(INT, 0))
+
+        code.loop([rows, target, source], move)
+        return context.get_dummy_value()
+
+    return types.void(*(types.int64,) * 6, zero), generate
 
 
 @intrinsic  # type: ignore[untyped-decorator]

@@ -10,11 +10,10 @@ from __future__ import annotations
 import numpy as np
 
 from lunette.kernels.cpu import products
-from lunette.kernels.cpu.machine import kernel
+from lunette.kernels.cpu.machine import compiled, kernel
 from lunette.kernels.cpu.products import multiply_across
-from lunette.kernels.cpu.slabs import lay, place
-from lunette.kernels.cpu.tiles import HEAD, cut, elements
-from lunette.kernels.cpu.vectors import SUMS, transpose_square
+from lunette.kernels.cpu.slabs import elements, lay, place
+from lunette.kernels.cpu.vectors import SUMS, VECTOR_BYTES, transpose_square
 
 __all__ = ["ROWS_MOST", "TAPS", "dots", "height", "outer", "transpose"]
 
@@ -23,11 +22,44 @@ ROWS_4, ROWS_2, ROWS_1 = SUMS // 4, SUMS // 2, min(12, SUMS)
 ROWS_MOST = max(ROWS_4, ROWS_2, ROWS_1)
 TAPS = 5
 """Taps that `dots` sums at a time."""
+HEAD = 3
+"""A run is (first column, length, batch item, index on each axis)."""
 
 
 def height(vectors: int) -> int:
     """Taps of the blocks that do most of the work on so many vectors of channels."""
     return ROWS_4 if vectors >= 4 else ROWS_2 if vectors >= 2 else ROWS_1
+
+
+@compiled
+def cut(first, last, counts, runs):
+    """Cut positions `first … last` into runs along the last axis; how many there are."""
+    rank = counts.size
+    rest = first
+    for a in range(rank - 1, -1, -1):
+        runs[0, HEAD + a] = rest % counts[a]
+        rest //= counts[a]
+    runs[0, 2] = rest
+    n, q = 0, first
+    while True:
+        length = min(counts[rank - 1] - runs[n, HEAD + rank - 1], last - q)
+        runs[n, 0], runs[n, 1] = q - first, length
+        q += length
+        if q >= last:
+            return n + 1
+        for i in range(2, HEAD + rank):
+            runs[n + 1, i] = runs[n, i]
+        n += 1
+        runs[n, HEAD + rank - 1] = 0
+        a = rank - 2
+        while a >= 0:
+            runs[n, HEAD + a] += 1
+            if runs[n, HEAD + a] < counts[a]:
+                break
+            runs[n, HEAD + a] = 0
+            a -= 1
+        if a < 0:
+            runs[n, 2] += 1
 
 
 @kernel
@@ -88,7 +120,7 @@ def outer(
     for i in range(chunks.shape[0]):
         deepest = max(deepest, chunks[i, 1] - chunks[i, 0])
     line = 64 // size
-    slab = np.empty(deepest * planes.shape[0] * height * width + line, type(zero))
+    slab = np.empty(deepest * planes.shape[0] * height * width + vector + line, type(zero))
     slab_at = -(-slab.ctypes.data // 64) * 64
     index = np.zeros(rank, np.int64)
     step = groups * lanes * size
@@ -155,7 +187,7 @@ def dots(
     """
     rank = counts.size
     height, width = shape
-    slab = np.empty(planes.shape[0] * height * width + 1, type(zero))
+    slab = np.empty(planes.shape[0] * height * width + VECTOR_BYTES // size, type(zero))
     lines = np.empty(blocks[0] * blocks[1], type(zero))
     slab_at = np.int64(slab.ctypes.data)
     index = np.zeros(rank, np.int64)
