@@ -17,7 +17,7 @@ __all__ = ["FORMS", "SCRATCH", "Array", "Place", "image_sums", "place", "share",
 Array = np.ndarray[Any, Any]
 
 SCRATCH = 1 << 23
-"""Bytes of packed weights, of transposed windows, or of widened half types, at a time."""
+"""Bytes of packed weights, or of widened half types, at a time."""
 
 
 class Place(NamedTuple):

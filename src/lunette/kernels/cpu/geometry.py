@@ -314,8 +314,9 @@ def weight_plan(
     size: int,
     positions: int,
     rows: int,
+    units: int,
 ) -> WeightPlan:
-    """Blocks of about so many positions, and chunks of taps that fill blocks of `rows` rows."""
+    """Blocks of about so many positions, and `units` chunks or more, of blocks of `rows` taps."""
     lengths, counts, steps, taps, table = _merge(phase, strides)
     high, wide = int(counts[-2]), int(counts[-1])
     # As many rows as a window's reach, so that few rows are laid twice; whole rows, or parts of one.
@@ -323,7 +324,7 @@ def weight_plan(
     columns = wide if wide <= 160 else -(-wide // -(-wide // 128))
     blocks = (min(high, max(1, positions // wide, min(reach, 8))), columns)
     found = slab(counts, steps, taps, items, blocks)
-    channel_chunk, tap_chunk = _filling(channels, len(taps), groups, rows)
+    channel_chunk, tap_chunk = _filling(channels, len(taps), -(-units // groups), rows)
     area, cells = len(found.planes) * int(found.shape[0] * found.shape[1]), _cells(found)
     chunks, parts, places = [], [], []
     for c in range(0, channels, channel_chunk):
@@ -343,9 +344,9 @@ def weight_plan(
     )  # fmt: skip
 
 
-def _filling(channels: int, taps: int, groups: int, rows: int) -> tuple[int, int]:
+def _filling(channels: int, taps: int, units: int, rows: int) -> tuple[int, int]:
     """Channels and taps of a chunk: those that leave the least of whole blocks of rows unused."""
-    most = max(1, min(channels, -(-channels * groups // (UNITS // 2)), 144 // taps))
+    most = max(1, min(-(-channels // units), 144 // taps))
     if taps > 144:
         return chunked(channels, taps, 144 // rows * rows)
 

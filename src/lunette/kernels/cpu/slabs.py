@@ -75,6 +75,8 @@ def lay(
     height, width = shape
     rank = steps.size
     step, stride = steps[rank - 1], strides[rank - 1] * steps[rank - 1]
+    # Memory answers after about as long as it takes to lay a thousand cells.
+    ahead = max(1, 1024 // (height * width)) * channel * size
     for c in range(first, last):
         for p in range(planes.shape[0]):
             start, outside = offset + c * channel, False
@@ -94,9 +96,9 @@ def lay(
                 if outside or low == high or not 0 <= line < lengths[rank - 2]:
                     lay_row(1, target, source, 0, 0, width, 0, zero)
                 elif stride == 1:
-                    lay_row(1, target, at, low, high, width, channel * size, zero)
+                    lay_row(1, target, at, low, high, width, ahead, zero)
                 elif stride == 2:
-                    lay_row(2, target, at, low, high, width, channel * size, zero)
+                    lay_row(2, target, at, low, high, width, ahead, zero)
                 else:
                     lay_row(1, target, source, 0, 0, width, 0, zero)
                     out, values = elements(target, zero), elements(at, zero)

@@ -6,8 +6,9 @@ from math import prod
 
 import numpy as np
 
+from lunette.kernels import threads
 from lunette.kernels.cpu import weights
-from lunette.kernels.cpu.correlation import FORMS, SCRATCH, Array, Place, place, share
+from lunette.kernels.cpu.correlation import FORMS, Array, Place, place, share
 from lunette.kernels.cpu.geometry import Phase, WeightPlan, weight_plan, window_phase
 from lunette.kernels.cpu.vectors import VECTOR_BYTES
 from lunette.ops.convolution import Convolution
@@ -15,7 +16,9 @@ from lunette.ops.convolution import Convolution
 __all__ = ["weight_sums"]
 
 BLOCK = 192
-"""Positions of the windows that are transposed at a time."""
+"""Positions of the windows that a thread transposes at a time."""
+TURNED = 1 << 20
+"""Bytes of transposed windows at a time: they stay in the second-level cache."""
 
 
 def weight_sums(op: Convolution, image: Array, windows: Array, out: Array) -> None:
@@ -35,14 +38,15 @@ def weight_sums(op: Convolution, image: Array, windows: Array, out: Array) -> No
     few = rows * 4 <= vector
     positions = 1 << 12 if few else 128
     height = weights.height(lanes // vector)
-    cut = weight_plan(phase, strides, items, groups, channels, form.size, positions, height)
+    units = 2 * threads.get_num_threads()
+    cut = weight_plan(phase, strides, items, groups, channels, form.size, positions, height, units)
     if few:
         _weight_of_few(op, cut, source, grads, out)
         return
     sums = np.zeros((groups * len(cut.chunks), cut.rows, lanes), form.work)
     per_block = int(np.prod(cut.slab.blocks))
     units = cut.slab.units if image.size else 0
-    at_a_time = max(1, SCRATCH // (groups * lanes * form.size * per_block))
+    at_a_time = max(1, TURNED // (groups * lanes * form.size * per_block))
     room = np.empty(min(at_a_time, units) * per_block * groups * lanes + vector, form.work)
     turned_at = -(-room.ctypes.data // VECTOR_BYTES) * VECTOR_BYTES
     for start in range(0, units, at_a_time):
