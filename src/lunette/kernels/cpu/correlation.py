@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +13,17 @@ from lunette.kernels.cpu.geometry import DEPTH, Phase, image_phases, plan, windo
 from lunette.ops.base import Shape
 from lunette.ops.convolution import Convolution
 
-__all__ = ["FORMS", "SCRATCH", "Array", "Place", "image_sums", "place", "share", "window_sums"]
+__all__ = [
+    "FORMS",
+    "SCRATCH",
+    "Array",
+    "Place",
+    "empty",
+    "image_sums",
+    "place",
+    "share",
+    "window_sums",
+]
 
 Array = np.ndarray[Any, Any]
 
@@ -51,6 +62,15 @@ class Form(NamedTuple):
 
 
 FORMS = {np.dtype(work): Form(work, work(0), work().itemsize) for work in (np.float32, np.float64)}
+
+
+def empty(shape: Shape, dtype: Any) -> Array:
+    """An array to be written, from the beginning of a cache line: whole vectors cross none."""
+    count = prod(shape) * np.dtype(dtype).itemsize
+    room = np.empty(count + 64, np.uint8)
+    start = -room.ctypes.data % 64
+    result: Array = room[start : start + count].view(dtype).reshape(shape)
+    return result
 
 
 def window_sums(op: Convolution, sources: list[Any], bias: list[Array], out: Array) -> None:

@@ -210,14 +210,16 @@ def copied(
                     scatter(
                         target + direct * out_channel * size, out_channel * size,
                         at + direct * pitch, pitch, rows - direct, q * columns,
-                        min(columns, left), wide, wide, jump, stride, zero, size,
+                        min(columns, left), wide, wide, jump, stride, lanes, zero, size,
                     )  # fmt: skip
     # An array is freed after its last mention, and these are in use until here by their addresses.
     return slab.size, tile.size, sums.size, starts.size
 
 
 @compiled
-def scatter(target, channel, at, at_row, rows, begin, count, wide, pitch, jump, stride, zero, size):
+def scatter(
+    target, channel, at, at_row, rows, begin, count, wide, pitch, jump, stride, lanes, zero, size
+):
     """Put positions `begin …` of a block away, for `rows` channels: lines of `wide` positions.
 
     Lines are `jump` elements apart; among the positions `pitch`, and those beyond are left out.
@@ -226,7 +228,7 @@ def scatter(target, channel, at, at_row, rows, begin, count, wide, pitch, jump, 
     while count > 0 and rows > 0:
         if x < wide:
             to = target + (y * jump + x * stride) * size
-            put(to, channel, at, at_row, rows, min(count, wide - x), stride, zero, size)
+            put(to, channel, at, at_row, rows, min(count, wide - x), stride, lanes, zero, size)
         at += (pitch - x) * size
         count -= pitch - x
         x = 0
@@ -327,7 +329,7 @@ def _in_place(height, width):
                 scatter(
                     target + direct * out_channel * size, out_channel * size,
                     sums_at + direct * pitch, pitch, rows - direct, begin,
-                    min(columns, positions - begin), wide, slab_wide, jump, stride, zero, size,
+                    min(columns, positions - begin), wide, slab_wide, jump, stride, lanes, zero, size,
                 )  # fmt: skip
         # An array is freed after its last mention, and these are in use until here.
         return slab.size, sums.size, starts.size

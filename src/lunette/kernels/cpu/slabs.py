@@ -14,7 +14,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from lunette.kernels.cpu.machine import compiled
-from lunette.kernels.cpu.vectors import VECTOR_BYTES, copy_column, lay_row
+from lunette.kernels.cpu.vectors import copy_column, copy_vectors, lay_row
 
 __all__ = ["elements", "lay", "place", "put"]
 
@@ -31,19 +31,21 @@ def elements(context: Any, address: Any, zero: Any) -> Any:
 
 
 @compiled
-def put(to, to_row, at, at_row, rows, count, stride, zero, size):
+def put(to, to_row, at, at_row, rows, count, stride, lanes, zero, size):
     """Copy `count` numbers that lie side by side to places `stride` elements apart, in each row."""
-    lanes = VECTOR_BYTES // size
-    if stride == 1:
-        for j in range(0, count, lanes):
-            copy_column(
-                to + j * size, to_row, at + j * size, at_row, rows, min(lanes, count - j), zero
-            )
-    else:
+    if stride != 1:
         for r in range(rows):
             results, values = elements(to + r * to_row, zero), elements(at + r * at_row, zero)
             for j in range(count):
                 results[j * stride] = values[j]
+    elif rows == 1:
+        copy_vectors(to, at, count, zero)
+    else:
+        while count > 0:
+            copy_column(to, to_row, at, at_row, rows, min(lanes, count), zero)
+            to += lanes * size
+            at += lanes * size
+            count -= lanes
 
 
 @compiled
