@@ -130,10 +130,10 @@ def _correlate(
             target.address + (start + first * target.channel) * out.itemsize,
             target.offsets, target.channel, cut.strides[-1], form.zero, form.size,
         )  # fmt: skip
-        kernel, chunks = panels.in_place[cut.variant], (DEPTH,)
+        kernel, chunks = panels.in_place[cut.variant], [DEPTH]
         if cut.variant < 0:
             kernel = panels.copied
-            chunks = (cut.slab_channels, cut.channel_chunk, cut.tap_chunk, cut.near)
+            chunks = [cut.slab_channels, cut.channel_chunk, cut.tap_chunk, cut.near]
         share(
             kernel, cut.slab.units * groups,
             (cut.slab.units, cut.counts, cut.lengths, cut.steps, cut.slab.blocks, cut.slab.shape,

@@ -9,6 +9,8 @@ Where there are few, windows are read in the slab.
 # mypy: disallow-untyped-defs = False
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from lunette.kernels.cpu.machine import compiled, kernel
@@ -116,7 +118,8 @@ def copied(
     height, width = shape
     area = planes.shape[0] * height * width
     depth, row_blocks = in_channels * count_taps, (rows + ROWS - 1) // ROWS
-    once = sources.size == 1 and slab_channels >= in_channels
+    slabs = (in_channels + slab_channels - 1) // slab_channels
+    once = sources.size * slabs == 1
     slots = near if once else (blocks[0] * blocks[1] + columns - 1) // columns
     line = 64 // size  # buffers start on a cache line
     slab = np.empty(slab_channels * area + columns + line, type(zero))
@@ -145,9 +148,8 @@ def copied(
             value = bias[group * group_rows + r] if r < rows and bias.size else zero
             for j in range(lanes):
                 spread[r * lanes + j] = value
-        for part in range(0, sources.size * in_channels, slab_channels):
-            s = part // in_channels
-            begin = part - s * in_channels
+        for part in range(sources.size * slabs):
+            s, begin = part // slabs, part % slabs * slab_channels
             end = min(in_channels, begin + slab_channels)
             lay(
                 slab_at, index, row, column, shape, planes, sources[s], offsets[s, item],
@@ -241,7 +243,7 @@ def goes(whole, left, lanes, block, rows):
     return whole and (left >= COLUMNS * lanes or left % lanes == 0) and (block + 1) * ROWS <= rows
 
 
-def _in_place(height, width):
+def _in_place(height: int, width: int) -> Any:
     """The kernel for blocks of `height` output channels and `width` vectors of positions."""
 
     @kernel
