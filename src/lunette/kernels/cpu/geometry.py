@@ -46,6 +46,8 @@ COPY = 7.0
 """Cycles that a vector of a panel's row costs beside its multiplications."""
 LAY = 0.25
 """Cycles that a cell of a slab costs."""
+UNIT = 500.0
+"""Cycles that a block costs by itself."""
 SPLIT = 1.08
 """How much longer a product takes in the slab, where vectors cross the lines of the cache."""
 
@@ -158,24 +160,27 @@ def plan(
     units = items * groups * int(np.prod(counts[:-2]))
     row_blocks = -(-rows // ROWS)
 
-    def copied(block: tuple[int, int], found: Slab) -> float:
+    def copied(block: tuple[int, int], pitch: int) -> float:
         panels, rest = divmod(-(-block[0] * block[1] // lanes), COLUMNS)
         cycles = panels * _cycles(ROWS, COLUMNS) + (_cycles(ROWS, rest) if rest else 0)
         return row_blocks * cycles + COPY * (panels * COLUMNS + rest)
 
-    chosen, cost = _best_block(counts, steps, taps, units, channels * size, copied)
+    sizes = _Sizes(counts, steps, taps, units, channels)
+    chosen, cost = sizes.best(channels * size, copied)
     variant = -1
     if len(taps):
         costs = [-(-rows // height) * _cycles(height, width) / width for height, width in BLOCKS]
         number = int(np.argmin(costs))
         height, width = BLOCKS[number]
 
-        def in_place(block: tuple[int, int], found: Slab) -> float:
-            positions = (block[0] - 1) * int(found.shape[1]) + block[1]
-            panels = -(-positions // (width * lanes))
-            return SPLIT * panels * -(-rows // height) * _cycles(height, width)
+        def in_place(block: tuple[int, int], pitch: int) -> float:
+            panels, rest = divmod((block[0] - 1) * pitch + block[1], width * lanes)
+            cycles = panels * _cycles(height, width)
+            if rest:
+                cycles += _cycles(height, width if rest > width // 3 * lanes else width // 3)
+            return SPLIT * -(-rows // height) * cycles
 
-        other, least = _best_block(counts, steps, taps, units, channels * sources * size, in_place)
+        other, least = sizes.best(channels * sources * size, in_place)
         if least < cost:
             chosen, variant = other, number
     found = slab(counts, steps, taps, items, chosen)
@@ -204,30 +209,65 @@ def _cells(found: Slab) -> Array:
     return cells
 
 
-def _best_block(
-    counts: Array, steps: Array, taps: Array, units: int, bytes_per_cell: int, cycles: Any
-) -> tuple[tuple[int, int], float]:  # fmt: skip
-    """Rows and columns of the block that takes the fewest cycles for a position, and these.
+class _Sizes:
+    """The blocks of output rows that a phase may be cut into, and the slabs that they need."""
 
-    Blocks are whole rows, or parts of one, in slabs that stay in the second-level cache.
-    """
-    high, wide = int(counts[-2]), int(counts[-1])
-    parts = [(1, columns) for columns in (48, 96, 144, 240, 480) if columns < wide]
-    rows = [(n, wide) for n in range(1, min(high, 1024 // wide) + 1)]
-    best, least = (1, min(wide, 480)), np.inf
-    for block in parts + rows:
-        found = slab(counts, steps, taps, 1, block)
-        cells = len(found.planes) * int(found.shape[0] * found.shape[1])
-        number = -(-high // block[0]) * -(-wide // block[1]) * units
-        if block != best and (cells * bytes_per_cell > SLAB or number < UNITS):
-            continue
-        total = 0.0
-        for n, times in _cuts(high, block[0]):
-            for m, also in _cuts(wide, block[1]):
-                total += times * also * (cycles((n, m), found) + LAY * cells / max(1, len(taps)))
-        if total / (high * wide) <= least:
-            best, least = block, total / (high * wide)
-    return best, least
+    def __init__(self, counts: Array, steps: Array, taps: Array, units: int, channels: int) -> None:
+        self.high, self.wide, self.units = int(counts[-2]), int(counts[-1]), units
+        self.taps, self.channels = max(1, len(taps)), channels
+        self.axes = [_Axis.of(taps[:, a], int(steps[a])) for a in (-2, -1)]
+        self.outer = prod(len(np.unique(taps[:, a])) for a in range(len(counts) - 2))
+
+    def best(self, bytes_per_cell: int, cycles: Any) -> tuple[tuple[int, int], float]:
+        """Rows and columns of the block that takes the fewest cycles for a position, and these.
+
+        Blocks are whole rows, or parts of one, in slabs that stay in the second-level cache.
+        `cycles` are those of a block and the columns of its slab, for one channel and tap.
+        """
+        parts = [(1, columns) for columns in (48, 96, 144, 240, 480) if columns < self.wide]
+        rows = [(n, self.wide) for n in range(1, min(self.high, 4096 // self.wide) + 1)]
+        best, least = (1, min(self.wide, 480)), np.inf
+        for block in parts + rows:
+            planes, lengths = zip(
+                *(axis.planes(n) for axis, n in zip(self.axes, block, strict=True)), strict=True
+            )
+            cells = self.outer * prod(planes) * prod(lengths)
+            number = -(-self.high // block[0]) * -(-self.wide // block[1]) * self.units
+            if block != best and (cells * bytes_per_cell > SLAB or number < UNITS):
+                continue
+            fixed = (LAY * cells + UNIT / self.channels) / self.taps
+            total = 0.0
+            for n, times in _cuts(self.high, block[0]):
+                for m, also in _cuts(self.wide, block[1]):
+                    total += times * also * (cycles((n, m), lengths[1]) + fixed)
+            if total / (self.high * self.wide) <= least:
+                best, least = block, total / (self.high * self.wide)
+        return best, least
+
+
+class _Axis(NamedTuple):
+    """The taps on an axis: how many, how many residues modulo the step, and how many steps apart."""
+
+    places: int
+    residues: int
+    reach: int
+
+    @classmethod
+    def of(cls, taps: Array, step: int) -> _Axis:
+        if not len(taps):
+            return cls(0, 0, 0)
+        away, residues = np.divmod(taps - taps.min(), step)
+        return cls(len(np.unique(taps)), len(np.unique(residues)), int(away.max()))
+
+    def shares(self, block: int) -> bool:
+        """Whether planes that taps share are smaller than one plane for each."""
+        return self.residues * (block + self.reach) <= self.places * block
+
+    def planes(self, block: int) -> tuple[int, int]:
+        """How many planes there are on this axis, and their length."""
+        if self.shares(block):
+            return self.residues, block + self.reach
+        return self.places, block
 
 
 def _cuts(length: int, part: int) -> list[tuple[int, int]]:
@@ -245,10 +285,9 @@ def slab(counts: Array, steps: Array, taps: Array, items: int, blocks: tuple[int
     bases = taps.copy()
     for a in (-2, -1) if len(taps) else ():
         first = taps[:, a].min()
-        steps_away, residues = np.divmod(taps[:, a] - first, steps[a])
-        shared = len(np.unique(residues)) * (blocks[a] + steps_away.max())
-        if shared <= len(np.unique(taps[:, a])) * blocks[a]:
-            within[:, a], bases[:, a] = steps_away, first + residues
+        if _Axis.of(taps[:, a], int(steps[a])).shares(blocks[a]):
+            within[:, a], residues = np.divmod(taps[:, a] - first, steps[a])
+            bases[:, a] = first + residues
     planes, which = np.unique(bases, axis=0, return_inverse=True)
     shape = np.array(blocks) + within.max(0, initial=0)
     per_item = prod(int(-(-n // b)) for n, b in zip(counts[-2:], blocks, strict=True))

@@ -245,6 +245,7 @@ def goes(whole, left, lanes, block, rows):
 
 def _in_place(height: int, width: int) -> Any:
     """The kernel for blocks of `height` output channels and `width` vectors of positions."""
+    narrow = width // 3  # vectors of a last panel that has few positions
 
     @kernel
     def in_place(
@@ -317,7 +318,12 @@ def _in_place(height: int, width: int) -> Any:
                             )
                             if ends and full and r + height <= rows:
                                 to, to_row = later, later_row
-                            if ends:
+                            if positions - begin <= narrow * lanes:
+                                multiply_add(
+                                    height, narrow, 1, 0, at, windows, places, start, start_row,
+                                    start_step, to, to_row, later, later_row, now, zero,
+                                )  # fmt: skip
+                            elif ends:
                                 multiply_add(
                                     height, width, 1, 1, at, windows, places, start, start_row,
                                     start_step, to, to_row, later, later_row, now, zero,
