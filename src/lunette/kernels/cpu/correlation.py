@@ -167,14 +167,14 @@ def _packed(
     share(
         panels.pack, groups * blocks,
         (packed.ctypes.data, address, strides[axes[0]], group_stride, offsets, rows, blocks, height,
-         form.zero, form.size),
+         form.zero, form.size), workers=1 if packed.size < 1 << 18 else 0,
     )  # fmt: skip
     return packed
 
 
-def share(kernel: Any, units: int, arguments: tuple[Any, ...]) -> None:
-    """Run a kernel's units on all threads."""
-    threads.run(lambda first, last: kernel(first, last, *arguments), units)
+def share(kernel: Any, units: int, arguments: tuple[Any, ...], workers: int = 0) -> None:
+    """Run a kernel's units on all threads, or on so many."""
+    threads.run(lambda first, last: kernel(first, last, *arguments), units, workers)
 
 
 def _spread(op: Convolution, sources: list[Any], bias: list[Array], out: Array) -> None:

@@ -15,19 +15,21 @@ import numpy as np
 
 from lunette.kernels.cpu.panels import BLOCKS, COLUMNS, ROWS
 from lunette.kernels.cpu.vectors import VECTOR_BYTES
-from lunette.kernels.cpu.weights import ROWS_MOST
 from lunette.ops.base import Shape
 from lunette.ops.convolution import Convolution
 
 __all__ = [
+    "DEPTH",
     "Phase",
     "Plan",
     "Slab",
+    "Strides",
+    "cells_of",
     "chunked",
     "image_phases",
+    "merge",
     "plan",
     "slab",
-    "weight_plan",
     "window_phase",
 ]
 
@@ -153,7 +155,7 @@ def plan(
     size: int,
 ) -> Plan:
     """How to run a correlation of `items` batch items; the last strides are the output's."""
-    lengths, counts, steps, taps, table = _merge(phase, strides)
+    lengths, counts, steps, taps, table = merge(phase, strides)
     lanes = VECTOR_BYTES // size
     channel_chunk, tap_chunk = chunked(channels, len(taps), DEPTH)
     near = max(1, NEAR // (channel_chunk * tap_chunk * COLUMNS * VECTOR_BYTES))
@@ -189,7 +191,7 @@ def plan(
     if variant < 0 and area * channels * size > SLAB:
         fitting = SLAB // (area * size * channel_chunk) * channel_chunk
         slab_channels = min(channels, max(channel_chunk, fitting))
-    cells = np.add.outer(np.arange(slab_channels) * area, _cells(found)).ravel() * size
+    cells = np.add.outer(np.arange(slab_channels) * area, cells_of(found)).ravel() * size
     return Plan(
         lengths, counts, steps, table, found, cells, variant, slab_channels, channel_chunk,
         tap_chunk, near,
@@ -201,7 +203,7 @@ def _cycles(height: int, width: int) -> float:
     return max(height * width, 2 * width + height) / 2
 
 
-def _cells(found: Slab) -> Array:
+def cells_of(found: Slab) -> Array:
     """Where each tap is in a channel's planes, in elements."""
     height, width = found.shape
     rows = found.which * height + found.within[:, 0]
@@ -302,7 +304,7 @@ def chunked(channels: int, taps: int, depth: int) -> tuple[int, int]:
     return -(-channels // (-(-channels * taps // depth) or 1)), max(1, taps)
 
 
-def _merge(phase: Phase, strides: Strides) -> tuple[Array, ...]:
+def merge(phase: Phase, strides: Strides) -> tuple[Array, ...]:
     """The phase's tables and the strides, at least two axes, those merged that are read as they lie.
 
     An axis without taps and padding joins the one before it; then runs are longer.
@@ -324,85 +326,3 @@ def _merge(phase: Phase, strides: Strides) -> tuple[Array, ...]:
         taps, table = np.insert(taps, 0, 0, 1), np.insert(table, 0, 0, 1)
     tables = (np.array(v, np.int64) for v in (lengths, counts, steps))
     return (*tables, np.ascontiguousarray(taps), np.ascontiguousarray(table))
-
-
-class WeightPlan(NamedTuple):
-    """How to sum a gradient of the weights: blocks of positions, and chunks of channels and taps."""
-
-    lengths: Array
-    counts: Array
-    steps: Array
-    strides: Array
-    slab: Slab
-    chunks: Array
-    taps: list[tuple[int, int]]
-    table: Array
-    rows: int
-    cells: Array
-    window_counts: Array
-    window_strides: Array
-
-
-@lru_cache(maxsize=1024)
-def weight_plan(
-    phase: Phase,
-    strides: Strides,
-    items: int,
-    groups: int,
-    channels: int,
-    size: int,
-    positions: int,
-    rows: int,
-    units: int,
-) -> WeightPlan:
-    """Blocks of about so many positions, and `units` chunks or more, of blocks of `rows` taps."""
-    lengths, counts, steps, taps, table = _merge(phase, strides)
-    high, wide = int(counts[-2]), int(counts[-1])
-    # As many rows as a window's reach, so that few rows are laid twice; whole rows, or parts of one.
-    reach = int(np.ptp(taps[:, -2]) // steps[-2]) if wide <= 160 else 1
-    columns = wide if wide <= 160 else -(-wide // -(-wide // 128))
-    blocks = (min(high, max(1, positions // wide, min(reach, 8))), columns)
-    found = slab(counts, steps, taps, items, blocks)
-    channel_chunk, tap_chunk = _filling(channels, len(taps), -(-units // groups), rows)
-    area, cells = len(found.planes) * int(found.shape[0] * found.shape[1]), _cells(found)
-    chunks, parts, places = [], [], []
-    for c in range(0, channels, channel_chunk):
-        for t in range(0, len(taps), tap_chunk):
-            last, stop = min(channels, c + channel_chunk), min(len(taps), t + tap_chunk)
-            used = found.which[t:stop]
-            chunks.append((c, last, (last - c) * (stop - t), used.min(), used.max() + 1))
-            parts.append((t, stop))
-            places.append(np.add.outer(np.arange(last - c) * area, cells[t:stop]).ravel() * size)
-    deepest = channel_chunk * tap_chunk
-    offsets = np.zeros((len(places), deepest + ROWS_MOST), np.int64)
-    for line, row in zip(offsets, places, strict=True):
-        line[: len(row)] = row
-    return WeightPlan(
-        lengths, counts, steps, table, found, np.array(chunks), parts, offsets, deepest + ROWS_MOST,
-        cells * size, *_flat(counts, table[1]),
-    )  # fmt: skip
-
-
-def _filling(channels: int, taps: int, units: int, rows: int) -> tuple[int, int]:
-    """Channels and taps of a chunk: those that leave the least of whole blocks of rows unused."""
-    most = max(1, min(-(-channels // units), 144 // taps))
-    if taps > 144:
-        return chunked(channels, taps, 144 // rows * rows)
-
-    def blocks(chunk: int) -> int:
-        full, rest = divmod(channels, chunk)
-        return full * -(-chunk * taps // rows) + -(-rest * taps // rows)
-
-    return min(range(max(1, most // 2), most + 1), key=lambda chunk: (blocks(chunk), -chunk)), taps
-
-
-def _flat(counts: Array, strides: Array) -> tuple[Array, Array]:
-    """Axes that lie in memory one after the other, as one: runs along them are longer."""
-    lengths, steps = [int(counts[-1])], [int(strides[-1])]
-    for n, stride in zip(counts[-2::-1], strides[-2::-1], strict=True):
-        if n == 1 or stride == lengths[0] * steps[0]:
-            lengths[0] *= int(n)
-        else:
-            lengths.insert(0, int(n))
-            steps.insert(0, int(stride))
-    return np.array(lengths), np.array(steps)

@@ -9,8 +9,9 @@ import numpy as np
 from lunette.kernels import threads
 from lunette.kernels.cpu import weights
 from lunette.kernels.cpu.correlation import FORMS, Array, Place, place, share
-from lunette.kernels.cpu.geometry import Phase, WeightPlan, weight_plan, window_phase
+from lunette.kernels.cpu.geometry import Phase, window_phase
 from lunette.kernels.cpu.vectors import VECTOR_BYTES
+from lunette.kernels.cpu.weight_geometry import WeightPlan, weight_plan
 from lunette.ops.convolution import Convolution
 
 __all__ = ["weight_sums"]
