@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from lunette.kernels.cpu.machine import compiled, kernel
+from lunette.kernels.cpu.machine import apart, compiled, kernel
 from lunette.kernels.cpu.products import multiply_add
 from lunette.kernels.cpu.slabs import elements, lay, place, put
 from lunette.kernels.cpu.vectors import SUMS, VECTOR_BYTES, collect, copy_vectors
@@ -54,6 +54,7 @@ def align(target, pitch, slab, table, count, begin, positions, wide, width, zero
     Position p is at `p // wide · width + p % wide` from the row's place in the slab; `table` is the
     address of these places.
     """
+    apart()
     lanes = VECTOR_BYTES // size
     for v in range(min(COLUMNS, (positions - begin + lanes - 1) // lanes)):
         to, first = target + v * VECTOR_BYTES, begin + v * lanes
@@ -226,6 +227,7 @@ def scatter(
 
     Lines are `jump` elements apart; among the positions `pitch`, and those beyond are left out.
     """
+    apart()
     y, x = begin // pitch, begin % pitch
     while count > 0 and rows > 0:
         if x < wide:

@@ -13,7 +13,7 @@ from typing import Any
 from numba import types
 from numba.extending import intrinsic
 
-from lunette.kernels.cpu.machine import compiled
+from lunette.kernels.cpu.machine import apart, compiled
 from lunette.kernels.cpu.vectors import copy_column, copy_vectors, lay_row
 
 __all__ = ["elements", "lay", "place", "put"]
@@ -54,6 +54,7 @@ def place(unit, counts, blocks, index):
 
     `blocks` is (rows of a block, columns of a block); `index` takes the indices on the outer axes.
     """
+    apart()
     rank = counts.size
     wide = -(-counts[rank - 1] // blocks[1])
     column, unit = unit % wide * blocks[1], unit // wide
@@ -74,6 +75,7 @@ def lay(
 
     Rows are written as whole vectors, so up to a vector beyond the last plane.
     """
+    apart()
     height, width = shape
     rank = steps.size
     step, stride = steps[rank - 1], strides[rank - 1] * steps[rank - 1]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from lunette.kernels.cpu import products
-from lunette.kernels.cpu.machine import compiled, kernel
+from lunette.kernels.cpu.machine import apart, compiled, kernel
 from lunette.kernels.cpu.products import multiply_across
 from lunette.kernels.cpu.slabs import elements, lay, place
 from lunette.kernels.cpu.vectors import SUMS, VECTOR_BYTES, transpose_square
@@ -34,6 +34,7 @@ def height(vectors: int) -> int:
 @compiled
 def cut(first, last, counts, runs):
     """Cut positions `first … last` into runs along the last axis; how many there are."""
+    apart()
     rank = counts.size
     rest = first
     for a in range(rank - 1, -1, -1):
