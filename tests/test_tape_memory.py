@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import lunette as ln
+from lunette.kernels.cpu import results
 
 
 def conv_pool_net(tape, x, layers, stride):
@@ -31,6 +32,13 @@ def most_held(program):
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
+
+
+@pytest.fixture(autouse=True)
+def no_block_is_kept(monkeypatch):
+    """Blocks that were freed and wait for the next result would be counted, or hide a result."""
+    results._kept.blocks.clear()
+    monkeypatch.setattr(results._kept, "limit", 0)
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from lunette.kernels.cpu.correlation import FORMS, SCRATCH, Array, empty, image_sums, window_sums
+from lunette.kernels.cpu.correlation import FORMS, SCRATCH, Array, image_sums, window_sums
+from lunette.kernels.cpu.results import new_array
 from lunette.kernels.cpu.weight_sums import weight_sums
 from lunette.ops.base import is_float
 from lunette.ops.convolution import Convolution
@@ -50,7 +51,7 @@ def jvp(op: Convolution, operands: tuple[Array, ...], tangents: tuple[Array, ...
 
 def _sum(op: Convolution, operands: tuple[Array, ...], tangents: tuple[Array, ...] | None) -> Array:
     """The sum of the terms of one source, x and weight, or of both, one of them a tangent."""
-    out = empty(op.out_shape(*(a.shape for a in operands)), operands[0].dtype)
+    out = new_array(op.out_shape(*(a.shape for a in operands)), operands[0].dtype)
     constants = [_widened(a) for a in operands[1:]]
     moves = [_widened(a) for a in tangents[1:]] if tangents else []
     for part in _parts(op, operands[0], out):
@@ -75,7 +76,7 @@ def vjp_of(
 ) -> tuple[Any, ...]:
     """The gradients that are needed; None for the others."""
     weight = _widened(operands[1])
-    gx = empty(operands[0].shape if needs[0] else (0,), grad.dtype)
+    gx = new_array(operands[0].shape if needs[0] else (0,), grad.dtype)
     gweight = np.zeros(weight.shape if needs[1] else 0, weight.dtype)
     gbias = np.zeros(grad.shape[-op.rank - 1], weight.dtype)
     for number, part in enumerate(_parts(op, operands[0], grad)):

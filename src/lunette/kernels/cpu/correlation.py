@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +17,6 @@ __all__ = [
     "SCRATCH",
     "Array",
     "Place",
-    "empty",
     "image_sums",
     "place",
     "share",
@@ -62,15 +60,6 @@ class Form(NamedTuple):
 
 
 FORMS = {np.dtype(work): Form(work, work(0), work().itemsize) for work in (np.float32, np.float64)}
-
-
-def empty(shape: Shape, dtype: Any) -> Array:
-    """An array to be written, from the beginning of a cache line: whole vectors cross none."""
-    count = prod(shape) * np.dtype(dtype).itemsize
-    room = np.empty(count + 64, np.uint8)
-    start = -room.ctypes.data % 64
-    result: Array = room[start : start + count].view(dtype).reshape(shape)
-    return result
 
 
 def window_sums(op: Convolution, sources: list[Any], bias: list[Array], out: Array) -> None:
