@@ -209,7 +209,7 @@ def markdown(rows: list[dict[str, Any]], machine: dict[str, Any], shared: bool) 
             else "Medians of the time on the clock, all cores."
         ),
         "GFLOP/s count every multiplication and addition of the definition; `matmul` is NumPy's",
-        "BLAS on 1024² in the same rounds. `× torch` above 1 is faster than torch.",
+        "BLAS on 1024², timed after them. `× torch` above 1 is faster than torch.",
         f"{machine['date']}, {machine['processor']}, {machine['cores']} cores; Python "
         f"{machine['python']}, {versions}. Repeat with `python -m benchmarks convolution`.",
         "",
