@@ -144,11 +144,15 @@ def one_thread() -> None:
 def measure(workload: Workload, verb: str, seconds: float, shared: bool = False) -> dict[str, Any]:
     """Times of one workload, all peers and the matrix product in turns."""
     reference, products = matmul()
-    functions = {**calls(workload, verb), "matmul": reference}
-    if shared:
-        times = processor_seconds(functions)
-    else:
-        times = {n: t.seconds for n, t in interleaved(functions, seconds, rounds=5).items()}
+    # The product comes after, for BLAS's threads go on turning for a while and would be in the way.
+    times = {}
+    for functions in (calls(workload, verb), {"matmul": reference}):
+        if shared:
+            times |= processor_seconds(functions)
+        else:
+            found = interleaved(functions, seconds, rounds=5)
+            times |= {name: timing.seconds for name, timing in found.items()}
+    time.sleep(0.1)
     work = operations(workload) * (1 if verb == "value" else 2)
     ms = {name: found * 1e3 for name, found in times.items()}
     return {
@@ -205,7 +209,7 @@ def markdown(rows: list[dict[str, Any]], machine: dict[str, Any], shared: bool) 
             else "Medians of the time on the clock, all cores."
         ),
         "GFLOP/s count every multiplication and addition of the definition; `matmul` is NumPy's",
-        "BLAS on 1024² in the same rounds. `× torch` above 1 is faster than torch.",
+        "BLAS on 1024², timed after them. `× torch` above 1 is faster than torch.",
         f"{machine['date']}, {machine['processor']}, {machine['cores']} cores; Python "
         f"{machine['python']}, {versions}. Repeat with `python -m benchmarks convolution`.",
         "",

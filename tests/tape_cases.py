@@ -10,6 +10,11 @@ import numpy as np
 import lunette as ln
 
 
+def exact(*numbers):
+    """An array of Fractions."""
+    return np.array([Fraction(n) for n in numbers], object)
+
+
 class Case(NamedTuple):
     """A program `program(tape, *ids)` over leaves of these shapes."""
 

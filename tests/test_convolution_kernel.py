@@ -12,7 +12,7 @@ import pytest
 
 import lunette as ln
 from lunette.kernels import threads
-from lunette.kernels.cpu import geometry
+from lunette.kernels.cpu import correlation, geometry
 from lunette.spec import convolution as meaning
 
 FLOATS = [np.float16, ml_dtypes.bfloat16, np.float32, np.float64]
@@ -152,16 +152,18 @@ def test_agrees_with_the_specification_for_random_geometries(seed):
 
 
 @pytest.fixture
-def way():
-    """Choose slabs or unfolded tiles wherever both can serve."""
-    usual = geometry.UNFOLD
+def tuned(monkeypatch):
+    """Set the constants that decide how the work is cut."""
 
-    def choose(unfold):
-        geometry.UNFOLD = unfold
+    def tune(**constants):
+        for name, value in constants.items():
+            monkeypatch.setattr(geometry, name, value)
+            if hasattr(correlation, name):
+                monkeypatch.setattr(correlation, name, value)
         geometry.plan.cache_clear()
 
-    yield choose
-    choose(usual)
+    yield tune
+    geometry.plan.cache_clear()
 
 
 def same_bits(a, b):
@@ -171,27 +173,34 @@ def same_bits(a, b):
     )
 
 
+WAYS = {
+    "in place": {"SPLIT": 0},
+    "copied": {"SPLIT": 1e9},
+    "in place, small chunks": {"SPLIT": 0, "DEPTH": 5},
+    "copied, small slabs and chunks": {"SPLIT": 1e9, "SLAB": 500, "DEPTH": 5, "NEAR": 10_000},
+}
+
+
+def check_ways(op, given, tuned):
+    """Every way to cut the work gives the bits of the usual one, which are returned."""
+    expected = verbs(op, *given)
+    for way, constants in WAYS.items():
+        tuned(**constants)
+        for name, value in verbs(op, *given).items():
+            assert same_bits(value, expected[name]), (way, name)
+    return expected
+
+
 @pytest.mark.parametrize("op, x_shape, weight_shape", CASES, ids=repr)
-def test_slabs_and_unfolded_tiles_give_the_same_bits(op, x_shape, weight_shape, way):
-    given = problem(op, x_shape, weight_shape, np.float32)
-    way(1e9)
-    by_slabs = verbs(op, *given)
-    way(-1e9)
-    by_tiles = verbs(op, *given)
-    for name, value in by_slabs.items():
-        assert same_bits(value, by_tiles[name]), name
+def test_windows_copied_or_read_in_place_give_the_same_bits(op, x_shape, weight_shape, tuned):
+    check_ways(op, problem(op, x_shape, weight_shape, np.float32), tuned)
 
 
-def test_many_channels_and_positions_give_the_same_bits(way):
+def test_many_channels_and_positions_give_the_same_bits(tuned):
     """Several chunks of channels, several panels and blocks of rows."""
     op, x_shape, weight_shape = ln.Conv((3, 3), 1, 1), (2, 60, 20, 33), (20, 60, 3, 3)
     given = problem(op, x_shape, weight_shape, np.float32)
-    way(1e9)
-    by_slabs = verbs(op, *given)
-    way(-1e9)
-    by_tiles = verbs(op, *given)
-    for name, value in by_slabs.items():
-        assert same_bits(value, by_tiles[name]), name
+    forward = check_ways(op, given, tuned)["forward"]
     expected = np.stack(
         [
             sum(
@@ -208,7 +217,7 @@ def test_many_channels_and_positions_give_the_same_bits(way):
             for image in given[0][0]
         ]
     ) + given[0][2].astype(np.float64).reshape(-1, 1, 1)
-    assert abs(by_tiles["forward"] - expected).max() < 541 * 2.0**-24 * 400
+    assert abs(forward - expected).max() < 541 * 2.0**-24 * 400
 
 
 def layouts(a):

@@ -75,6 +75,8 @@ def _walk(
             results[number] = grad
         if node.rule is None:
             continue
+        if not node.rule.reads_result:
+            out = None
         inputs = [values[p] for p in node.parents]
         needs = [nodes[p].requires_grad for p in node.parents]
         try:

@@ -185,18 +185,11 @@ class Methods:
         return self._convolve(op, kernel_id, bias_id, input_id, name)
 
     def conv2d(
-        self,
-        kernel_id: Any,
-        bias_id: Any,
-        input_id: Any,
-        *,
-        stride: Any = 1,
-        padding: Any = 0,
-        name: str = "conv2d",
+        self, kernel_id: Any, bias_id: Any, input_id: Any, *, name: str = "conv2d", **options: Any
     ) -> Id:
-        """`conv` on images (*batch, channels, height, width)."""
+        """`conv` on images (*batch, channels, height, width), with the options of `conv`."""
         kernel_id = self._weight(kernel_id, rank=2)[0]
-        return self.conv(kernel_id, bias_id, input_id, stride=stride, padding=padding, name=name)
+        return self.conv(kernel_id, bias_id, input_id, name=name, **options)
 
     def conv_transpose2d(
         self,
@@ -204,54 +197,31 @@ class Methods:
         bias_id: Any,
         input_id: Any,
         *,
-        stride: Any = 1,
-        padding: Any = 0,
         name: str = "conv_transpose2d",
+        **options: Any,
     ) -> Id:
-        """`conv_transpose` on images (*batch, channels, height, width)."""
+        """`conv_transpose` on images (*batch, channels, height, width), with its options."""
         kernel_id = self._weight(kernel_id, rank=2)[0]
-        return self.conv_transpose(
-            kernel_id, bias_id, input_id, stride=stride, padding=padding, name=name
-        )
+        return self.conv_transpose(kernel_id, bias_id, input_id, name=name, **options)
 
     # -- pooling: the last len(kernel) axes --
 
-    def max_pool(
-        self,
-        x_id: Any,
-        *,
-        kernel: Any,
-        stride: Any = None,
-        padding: Any = 0,
-        name: str = "max_pool",
-    ) -> Id:
-        """The largest cell of each window; padding is never seen."""
-        return self.apply(MaxPool(kernel, stride, padding), x_id, name=name)
+    def max_pool(self, x_id: Any, *, name: str = "max_pool", **window: Any) -> Id:
+        """The largest cell of each window; padding is never seen.
 
-    def avg_pool(
-        self,
-        x_id: Any,
-        *,
-        kernel: Any,
-        stride: Any = None,
-        padding: Any = 0,
-        name: str = "avg_pool",
-    ) -> Id:
-        """The mean of each window; padding counts as zeros."""
-        return self.apply(AvgPool(kernel, stride, padding), x_id, name=name)
+        A window is `kernel`, `stride` (the kernel when not given) and `padding`, as of `MaxPool`.
+        """
+        return self.apply(MaxPool(**window), x_id, name=name)
+
+    def avg_pool(self, x_id: Any, *, name: str = "avg_pool", **window: Any) -> Id:
+        """The mean of each window; padding counts as zeros. A window is that of `AvgPool`."""
+        return self.apply(AvgPool(**window), x_id, name=name)
 
     def smooth_max_pool(
-        self,
-        x_id: Any,
-        beta: Any,
-        *,
-        kernel: Any,
-        stride: Any = None,
-        padding: Any = 0,
-        name: str = "smooth_max_pool",
+        self, x_id: Any, beta: Any, *, name: str = "smooth_max_pool", **window: Any
     ) -> Id:
-        """`(1/beta) log Σ exp(beta·x)` of each window."""
-        return self.apply(SmoothMaxPool(kernel, beta, stride, padding), x_id, name=name)
+        """`(1/beta) log Σ exp(beta·x)` of each window, which is that of `SmoothMaxPool`."""
+        return self.apply(SmoothMaxPool(beta=beta, **window), x_id, name=name)
 
     def max_pool2d(
         self, x_id: Any, *, kernel: Any, stride: Any = None, name: str = "max_pool2d"
@@ -260,16 +230,10 @@ class Methods:
         return self.max_pool(x_id, kernel=_two(kernel), stride=stride, name=name)
 
     def max_pool2d_pad(
-        self,
-        x_id: Any,
-        *,
-        kernel: Any,
-        stride: Any = None,
-        padding: Any = 0,
-        name: str = "max_pool2d_pad",
+        self, x_id: Any, *, kernel: Any, name: str = "max_pool2d_pad", **window: Any
     ) -> Id:
         """`max_pool` on the last two axes."""
-        return self.max_pool(x_id, kernel=_two(kernel), stride=stride, padding=padding, name=name)
+        return self.max_pool(x_id, kernel=_two(kernel), name=name, **window)
 
     def smooth_max_pool2d(
         self,
@@ -290,16 +254,10 @@ class Methods:
         return self.avg_pool(x_id, kernel=_two(kernel), stride=stride, name=name)
 
     def avg_pool2d_pad(
-        self,
-        x_id: Any,
-        *,
-        kernel: Any,
-        stride: Any = None,
-        padding: Any = 0,
-        name: str = "avg_pool2d_pad",
+        self, x_id: Any, *, kernel: Any, name: str = "avg_pool2d_pad", **window: Any
     ) -> Id:
         """`avg_pool` on the last two axes."""
-        return self.avg_pool(x_id, kernel=_two(kernel), stride=stride, padding=padding, name=name)
+        return self.avg_pool(x_id, kernel=_two(kernel), name=name, **window)
 
     # -- inside --
 

@@ -39,6 +39,8 @@ class Rule:
     """
 
     __slots__ = ("broadcasts", "forward", "jvp", "shape", "vjp")
+    reads_result = True
+    """Whether `pull` looks at the result; one that does not is let go before."""
 
     def __init__(
         self,

@@ -22,6 +22,7 @@ class OpRule(Rule):
     """The rule of one op. Tangents of all operands go through the op's `jvp` together."""
 
     __slots__ = ("op",)
+    reads_result = False
 
     def __init__(self, op: Op) -> None:
         super().__init__(op.out_shape, op, (), ())

@@ -13,34 +13,45 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lunette.kernels.cpu.tiles import COLUMNS
+from lunette.kernels.cpu.panels import BLOCKS, COLUMNS, ROWS
 from lunette.kernels.cpu.vectors import VECTOR_BYTES
 from lunette.ops.base import Shape
 from lunette.ops.convolution import Convolution
 
 __all__ = [
+    "DEPTH",
     "Phase",
     "Plan",
     "Slab",
+    "Strides",
+    "cells_of",
     "chunked",
     "image_phases",
+    "merge",
     "plan",
     "slab",
-    "weight_plan",
     "window_phase",
 ]
 
 Array = np.ndarray[Any, Any]
 Strides = tuple[tuple[int, ...], ...]
 
-DEPTH = 224
-"""Products of one chunk of an unfolded tile, which then stays in the first-level cache."""
+DEPTH = 160
+"""Products of one chunk of a panel, which then stays in the first-level cache."""
+NEAR = 24_576
+"""Bytes of panels that are multiplied together."""
 UNITS = 16
 """Blocks are made smaller until there are this many, so that threads end together."""
 SLAB = 400_000
-"""Bytes of a slab: it stays in the second-level cache beside the weights."""
-UNFOLD = 25
-"""Cycles that a row of an unfolded tile costs for each run, beside its multiplications."""
+"""Bytes of a slab, or of sums: they stay in the second-level cache beside the weights."""
+COPY = 7.0
+"""Cycles that a vector of a panel's row costs beside its multiplications."""
+LAY = 0.25
+"""Cycles that a cell of a slab costs."""
+UNIT = 500.0
+"""Cycles that a block costs by itself."""
+SPLIT = 1.08
+"""How much longer a product takes in the slab, where vectors cross the lines of the cache."""
 
 
 class Phase(NamedTuple):
@@ -112,19 +123,24 @@ class Slab(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """A phase over given strides: tables of the kernels, and how to cut the work."""
+    """A phase over given strides: tables of the kernels, and how to cut the work.
+
+    `variant` is the block's number where windows are read in the slab; else -1: they are copied into
+    panels, of which `near` are multiplied together, for chunks of channels and taps. `table` has the
+    place in the slab of every (channel, tap), or of those of a chunk.
+    """
 
     lengths: Array
     counts: Array
     steps: Array
-    taps: Array
     strides: Array
+    slab: Slab
+    table: Array
+    variant: int
+    slab_channels: int
     channel_chunk: int
     tap_chunk: int
-    panels: int
-    tiles: int
-    slab: Slab | None
-    table: Array
+    near: int
 
 
 @lru_cache(maxsize=1024)
@@ -139,35 +155,55 @@ def plan(
     size: int,
 ) -> Plan:
     """How to run a correlation of `items` batch items; the last strides are the output's."""
-    lengths, counts, steps, taps, table = _merge(phase, strides)
-    columns = COLUMNS * VECTOR_BYTES // size
+    lengths, counts, steps, taps, table = merge(phase, strides)
+    lanes = VECTOR_BYTES // size
     channel_chunk, tap_chunk = chunked(channels, len(taps), DEPTH)
-    positions = items * int(np.prod(counts))
-    panels = 4
-    while panels > 1 and -(-positions // (panels * columns)) * groups < UNITS:
-        panels //= 2
-    found, share = None, 0.0
+    near = max(1, NEAR // (channel_chunk * tap_chunk * COLUMNS * VECTOR_BYTES))
+    units = items * groups * int(np.prod(counts[:-2]))
+    row_blocks = -(-rows // ROWS)
+
+    def copied(block: tuple[int, int], pitch: int) -> float:
+        panels, rest = divmod(-(-block[0] * block[1] // lanes), COLUMNS)
+        cycles = panels * _cycles(ROWS, COLUMNS) + (_cycles(ROWS, rest) if rest else 0)
+        return row_blocks * cycles + COPY * (panels * COLUMNS + rest)
+
+    sizes = _Sizes(counts, steps, taps, units, channels)
+    chosen, cost = sizes.best(channels * size, copied)
+    variant = -1
     if len(taps):
-        best, share = _best_block(
-            lengths, counts, steps, taps, items * groups, channels * sources * size, columns
-        )
-        if best:
-            found = slab(counts, steps, taps, items, best)
-    # A cycle multiplies two vectors; slabs waste what falls between rows, tiles have to unfold.
-    work = -(-rows // 8) * 8 * size / (2 * VECTOR_BYTES)
-    if found and work / share > work + UNFOLD / min(int(counts[-1]), columns):
-        found = None
-    cells = np.zeros(0, np.int64)
-    if found:
-        area = len(found.planes) * int(found.shape[0] * found.shape[1])
-        cells = np.add.outer(np.arange(channels) * area, _cells(found)).ravel() * size
+        costs = [-(-rows // height) * _cycles(height, width) / width for height, width in BLOCKS]
+        number = int(np.argmin(costs))
+        height, width = BLOCKS[number]
+
+        def in_place(block: tuple[int, int], pitch: int) -> float:
+            panels, rest = divmod((block[0] - 1) * pitch + block[1], width * lanes)
+            cycles = panels * _cycles(height, width)
+            if rest:
+                cycles += _cycles(height, width if rest > width // 3 * lanes else width // 3)
+            return SPLIT * -(-rows // height) * cycles
+
+        other, least = sizes.best(channels * sources * size, in_place)
+        if least < cost:
+            chosen, variant = other, number
+    found = slab(counts, steps, taps, items, chosen)
+    area = len(found.planes) * int(found.shape[0] * found.shape[1])
+    slab_channels = channels
+    if variant < 0 and area * channels * size > SLAB:
+        fitting = SLAB // (area * size * channel_chunk) * channel_chunk
+        slab_channels = min(channels, max(channel_chunk, fitting))
+    cells = np.add.outer(np.arange(slab_channels) * area, cells_of(found)).ravel() * size
     return Plan(
-        lengths, counts, steps, taps, table, channel_chunk, tap_chunk, panels,
-        -(-positions // (panels * columns)), found, cells,
+        lengths, counts, steps, table, found, cells, variant, slab_channels, channel_chunk,
+        tap_chunk, near,
     )  # fmt: skip
 
 
-def _cells(found: Slab) -> Array:
+def _cycles(height: int, width: int) -> float:
+    """Cycles of a block's step: two products, or two loads, at a time; vectors count as two."""
+    return max(height * width, 2 * width + height) / 2
+
+
+def cells_of(found: Slab) -> Array:
     """Where each tap is in a channel's planes, in elements."""
     height, width = found.shape
     rows = found.which * height + found.within[:, 0]
@@ -175,40 +211,87 @@ def _cells(found: Slab) -> Array:
     return cells
 
 
-def _best_block(
-    lengths: Array, counts: Array, steps: Array, taps: Array, units: int, bytes_per_cell: int,
-    columns: int,
-) -> tuple[tuple[int, int] | None, float]:  # fmt: skip
-    """Rows and columns of a block that fill whole panels best, and the share of useful columns."""
-    high, wide = int(counts[-2]), int(counts[-1])
-    units *= int(np.prod(counts[:-2]))
-    best, share = None, 0.0
-    column_block = wide if wide <= 1024 else 960
-    for rows in range(1, min(high, 64) + 1 if column_block == wide else 2):
-        found = slab(counts, steps, taps, 1, (rows, column_block))
-        cells = len(found.planes) * int(found.shape[0] * found.shape[1])
-        if cells * bytes_per_cell > SLAB:
-            break
-        if best and -(-high // rows) * units < UNITS:
-            break
-        width = int(found.shape[1])
-        full, rest = divmod(high, rows)
-        panels = full * -(-((rows - 1) * width + column_block) // columns)
-        if rest:
-            panels += -(-((rest - 1) * width + column_block) // columns)
-        useful = high * column_block / (panels * columns)
-        if useful >= share:
-            best, share = (rows, column_block), useful
-    return best, share
+class _Sizes:
+    """The blocks of output rows that a phase may be cut into, and the slabs that they need."""
+
+    def __init__(self, counts: Array, steps: Array, taps: Array, units: int, channels: int) -> None:
+        self.high, self.wide, self.units = int(counts[-2]), int(counts[-1]), units
+        self.taps, self.channels = max(1, len(taps)), channels
+        self.axes = [_Axis.of(taps[:, a], int(steps[a])) for a in (-2, -1)]
+        self.outer = prod(len(np.unique(taps[:, a])) for a in range(len(counts) - 2))
+
+    def best(self, bytes_per_cell: int, cycles: Any) -> tuple[tuple[int, int], float]:
+        """Rows and columns of the block that takes the fewest cycles for a position, and these.
+
+        Blocks are whole rows, or parts of one, in slabs that stay in the second-level cache.
+        `cycles` are those of a block and the columns of its slab, for one channel and tap.
+        """
+        parts = [(1, columns) for columns in (48, 96, 144, 240, 480) if columns < self.wide]
+        rows = [(n, self.wide) for n in range(1, min(self.high, 4096 // self.wide) + 1)]
+        best, least = (1, min(self.wide, 480)), np.inf
+        for block in parts + rows:
+            planes, lengths = zip(
+                *(axis.planes(n) for axis, n in zip(self.axes, block, strict=True)), strict=True
+            )
+            cells = self.outer * prod(planes) * prod(lengths)
+            number = -(-self.high // block[0]) * -(-self.wide // block[1]) * self.units
+            if block != best and (cells * bytes_per_cell > SLAB or number < UNITS):
+                continue
+            fixed = (LAY * cells + UNIT / self.channels) / self.taps
+            total = 0.0
+            for n, times in _cuts(self.high, block[0]):
+                for m, also in _cuts(self.wide, block[1]):
+                    total += times * also * (cycles((n, m), lengths[1]) + fixed)
+            if total / (self.high * self.wide) <= least:
+                best, least = block, total / (self.high * self.wide)
+        return best, least
+
+
+class _Axis(NamedTuple):
+    """The taps on an axis: how many, how many residues modulo the step, and how many steps apart."""
+
+    places: int
+    residues: int
+    reach: int
+
+    @classmethod
+    def of(cls, taps: Array, step: int) -> _Axis:
+        if not len(taps):
+            return cls(0, 0, 0)
+        away, residues = np.divmod(taps - taps.min(), step)
+        return cls(len(np.unique(taps)), len(np.unique(residues)), int(away.max()))
+
+    def shares(self, block: int) -> bool:
+        """Whether planes that taps share are smaller than one plane for each."""
+        return self.residues * (block + self.reach) <= self.places * block
+
+    def planes(self, block: int) -> tuple[int, int]:
+        """How many planes there are on this axis, and their length."""
+        if self.shares(block):
+            return self.residues, block + self.reach
+        return self.places, block
+
+
+def _cuts(length: int, part: int) -> list[tuple[int, int]]:
+    """The parts of a length, and how many there are of each: whole ones, and a rest."""
+    whole, rest = divmod(length, part)
+    return [(n, times) for n, times in ((part, whole), (rest, 1)) if n and times]
 
 
 def slab(counts: Array, steps: Array, taps: Array, items: int, blocks: tuple[int, int]) -> Slab:
-    """Planes for blocks of output rows × columns: taps that differ by whole steps share a plane."""
-    first = taps[:, -2:].min(0)
-    within, residues = np.divmod(taps[:, -2:] - first, steps[-2:])
-    bases = np.concatenate([taps[:, :-2], first + residues], 1)
+    """Planes for blocks of output rows × columns: taps that differ by whole steps share a plane.
+
+    On an axis where the shared planes would be larger, each place of a tap has a plane of its own.
+    """
+    within = np.zeros((len(taps), 2), np.int64)
+    bases = taps.copy()
+    for a in (-2, -1) if len(taps) else ():
+        first = taps[:, a].min()
+        if _Axis.of(taps[:, a], int(steps[a])).shares(blocks[a]):
+            within[:, a], residues = np.divmod(taps[:, a] - first, steps[a])
+            bases[:, a] = first + residues
     planes, which = np.unique(bases, axis=0, return_inverse=True)
-    shape = np.array(blocks) + within.max(0)
+    shape = np.array(blocks) + within.max(0, initial=0)
     per_item = prod(int(-(-n // b)) for n, b in zip(counts[-2:], blocks, strict=True))
     units = items * int(np.prod(counts[:-2])) * per_item
     return Slab(np.array(blocks), shape, planes, which.ravel(), within, units)
@@ -221,7 +304,7 @@ def chunked(channels: int, taps: int, depth: int) -> tuple[int, int]:
     return -(-channels // (-(-channels * taps // depth) or 1)), max(1, taps)
 
 
-def _merge(phase: Phase, strides: Strides) -> tuple[Array, ...]:
+def merge(phase: Phase, strides: Strides) -> tuple[Array, ...]:
     """The phase's tables and the strides, at least two axes, those merged that are read as they lie.
 
     An axis without taps and padding joins the one before it; then runs are longer.
@@ -243,64 +326,3 @@ def _merge(phase: Phase, strides: Strides) -> tuple[Array, ...]:
         taps, table = np.insert(taps, 0, 0, 1), np.insert(table, 0, 0, 1)
     tables = (np.array(v, np.int64) for v in (lengths, counts, steps))
     return (*tables, np.ascontiguousarray(taps), np.ascontiguousarray(table))
-
-
-class WeightPlan(NamedTuple):
-    """How to sum a gradient of the weights: blocks of positions, and chunks of channels and taps."""
-
-    lengths: Array
-    counts: Array
-    steps: Array
-    strides: Array
-    slab: Slab
-    chunks: Array
-    taps: list[tuple[int, int]]
-    table: Array
-    rows: int
-    cells: Array
-    window_counts: Array
-    window_strides: Array
-
-
-@lru_cache(maxsize=1024)
-def weight_plan(
-    phase: Phase, strides: Strides, items: int, groups: int, channels: int, size: int, spare: int
-) -> WeightPlan:
-    """Blocks of some 128 positions; `spare` is the most rows that a kernel reads beyond a chunk."""
-    lengths, counts, steps, taps, table = _merge(phase, strides)
-    high, wide = int(counts[-2]), int(counts[-1])
-    # As many rows as a window's reach, so that few rows are laid twice; whole rows, or parts of one.
-    reach = int(np.ptp(taps[:, -2]) // steps[-2]) if wide <= 512 else 1
-    blocks = (min(high, max(1, 128 // wide, min(reach, 8))), min(wide, 512))
-    found = slab(counts, steps, taps, items, blocks)
-    depth = min(max(-(-channels * len(taps) * groups // UNITS), 48), 128)
-    channel_chunk, tap_chunk = chunked(channels, len(taps), depth)
-    area, cells = len(found.planes) * int(found.shape[0] * found.shape[1]), _cells(found)
-    chunks, parts, rows = [], [], []
-    for c in range(0, channels, channel_chunk):
-        for t in range(0, len(taps), tap_chunk):
-            last, stop = min(channels, c + channel_chunk), min(len(taps), t + tap_chunk)
-            used = found.which[t:stop]
-            chunks.append((c, last, (last - c) * (stop - t), used.min(), used.max() + 1))
-            parts.append((t, stop))
-            rows.append(np.add.outer(np.arange(last - c) * area, cells[t:stop]).ravel() * size)
-    deepest = channel_chunk * tap_chunk
-    offsets = np.zeros((len(rows), deepest + spare), np.int64)
-    for line, row in zip(offsets, rows, strict=True):
-        line[: len(row)] = row
-    return WeightPlan(
-        lengths, counts, steps, table, found, np.array(chunks), parts, offsets, deepest + spare,
-        cells * size, *_flat(counts, table[1]),
-    )  # fmt: skip
-
-
-def _flat(counts: Array, strides: Array) -> tuple[Array, Array]:
-    """Axes that lie in memory one after the other, as one: runs along them are longer."""
-    lengths, steps = [int(counts[-1])], [int(strides[-1])]
-    for n, stride in zip(counts[-2::-1], strides[-2::-1], strict=True):
-        if n == 1 or stride == lengths[0] * steps[0]:
-            lengths[0] *= int(n)
-        else:
-            lengths.insert(0, int(n))
-            steps.insert(0, int(stride))
-    return np.array(lengths), np.array(steps)

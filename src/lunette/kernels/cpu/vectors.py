@@ -1,7 +1,6 @@
-"""Vector code for the tiles of a convolution: a block of a matrix product, and copies of rows.
+"""Vector instructions of a convolution's loops, and the moves: copies of rows, shifts, transposes.
 
-The block is the innermost loop of every verb: `rows` × `vectors` sums that stay in registers while
-it walks along the products. How many fit, and how long a vector is, depends on the processor alone.
+How long a vector is, and how many sums stay in registers, depends on the processor alone.
 """
 
 from __future__ import annotations
@@ -16,12 +15,16 @@ from numba.extending import intrinsic
 
 __all__ = [
     "FUSED",
+    "INT",
     "SUMS",
     "VECTOR_BYTES",
+    "Code",
+    "collect",
+    "copy_column",
     "copy_vectors",
-    "dot",
-    "multiply_across",
-    "multiply_add",
+    "lay_row",
+    "literals",
+    "places",
     "transpose_square",
 ]
 
@@ -44,7 +47,7 @@ VECTOR_BYTES, SUMS, FUSED = _processor()
 INT = ir.IntType(64)
 
 
-class _Code:
+class Code:
     """The few instructions that the loops below are made of, for one element type."""
 
     def __init__(self, builder: Any, kind: Any) -> None:
@@ -88,11 +91,11 @@ class _Code:
         last = self.builder.trunc(count, int32)
         return self.builder.icmp_signed("<", numbers, self.spread(last))
 
-    def masked_load(self, address: Any, mask: Any) -> Any:
+    def masked_load(self, address: Any, mask: Any, others: Any = None) -> Any:
         pointer = self.builder.inttoptr(address, self.vector.as_pointer())
         align = ir.Constant(ir.IntType(32), self.size)
         name = f"llvm.masked.load.{self.name}.p0"
-        return self.call(name, self.vector, [pointer, align, mask, self.zero()])
+        return self.call(name, self.vector, [pointer, align, mask, others or self.zero()])
 
     def masked_store(self, value: Any, address: Any, mask: Any) -> None:
         pointer = self.builder.inttoptr(address, self.vector.as_pointer())
@@ -100,10 +103,31 @@ class _Code:
         name = f"llvm.masked.store.{self.name}.p0"
         self.call(name, ir.VoidType(), [value, pointer, align, mask])
 
+    def prefetch(self, address: Any, written: int) -> None:
+        """Ask for a line of memory that will be read, or written."""
+        pointer = self.builder.inttoptr(address, self.vector.as_pointer())
+        constants = [ir.Constant(ir.IntType(32), value) for value in (written, 3, 1)]
+        self.call("llvm.prefetch.p0", ir.VoidType(), [pointer, *constants])
+
     def multiply_add(self, a: Any, b: Any, c: Any) -> Any:
         if not FUSED:
             return self.builder.fadd(self.builder.fmul(a, b), c)
         return self.call(f"llvm.fma.{self.name}", self.vector, [a, b, c])
+
+    def loop(self, starts: list[Any], body: Any) -> list[Any]:
+        """Values that start from `starts`; `body` gives what follows them and whether to go on."""
+        before, builder = self.builder.block, self.builder
+        again, after = builder.append_basic_block("again"), builder.append_basic_block("after")
+        builder.branch(again)
+        builder.position_at_end(again)
+        values = [builder.phi(start.type) for start in starts]
+        updates, condition = body(*values)
+        for phi, start, update in zip(values, starts, updates, strict=True):
+            phi.add_incoming(start, before)
+            phi.add_incoming(update, builder.block)
+        builder.cbranch(condition, again, after)
+        builder.position_at_end(after)
+        return list(updates)
 
     def call(self, name: str, result: Any, arguments: list[Any]) -> Any:
         module = self.builder.module
@@ -114,164 +138,20 @@ class _Code:
         return self.builder.call(function, arguments)
 
 
-def _literals(*values: Any) -> list[int] | None:
+def literals(*values: Any) -> list[int] | None:
     """The values of arguments that must be constants; None where one is not."""
     if not all(isinstance(v, types.IntegerLiteral) for v in values):
         return None
     return [v.literal_value for v in values]
 
 
-def _step(code: _Code, sums: list[Any], factors: list[Any], at_b: Any, width: int) -> list[Any]:
-    """Each sum plus the factor of its row times its vector of b."""
-    columns = [code.load(code.at(at_b, v * VECTOR_BYTES), code.vector) for v in range(width)]
-    totals = []
-    for r, address in enumerate(factors):
-        factor = code.spread(code.load(address, code.element))
-        for v in range(width):
-            totals.append(code.multiply_add(factor, columns[v], sums[r * width + v]))
-    return totals
-
-
-def _places(code: _Code, c: Any, c_row: Any, height: int, width: int) -> list[Any]:
-    """The addresses of the vectors of c."""
-    rows = [
-        code.builder.add(c, code.builder.mul(c_row, ir.Constant(INT, r))) for r in range(height)
-    ]
-    return [code.at(row, v * VECTOR_BYTES) for row in rows for v in range(width)]
-
-
-@intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator]
-def multiply_add(
-    context: Any,
-    rows: Any,
-    vectors: Any,
-    indexed: Any,
-    a: Any,
-    b: Any,
-    b_step: Any,
-    c: Any,
-    c_row: Any,
-    count: Any,
-    zero: Any,
-) -> Any:
-    """Add `a[k, r]·b[k, :]` to row `c[r, :]` for one k after the other: the fold goes on from c.
-
-    `a` is packed, `rows` numbers for each k. `b`'s vectors of k are at `b + k·b_step`, or, where
-    `indexed`, at `b + offset[k]` with `b_step` the address of the offsets. All in bytes; count ≥ 1.
-    """
-    constants = _literals(rows, vectors, indexed)
-    if constants is None:
-        return None
-    height, width, by_offset = constants
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        _, _, _, a, b, b_step, c, c_row, count, _ = arguments
-        code = _Code(builder, zero)
-        places = _places(code, c, c_row, height, width)
-        start = [code.load(place, code.vector) for place in places]
-        before = builder.block
-        loop, after = builder.append_basic_block("along"), builder.append_basic_block("after")
-        builder.branch(loop)
-        builder.position_at_end(loop)
-        k, at_a, at_b = builder.phi(INT), builder.phi(INT), builder.phi(INT)
-        sums = [builder.phi(code.vector) for _ in places]
-        row = builder.add(b, code.load_int(at_b)) if by_offset else at_b
-        factors = [code.at(at_a, r * code.size) for r in range(height)]
-        totals = _step(code, sums, factors, row, width)
-        following = builder.add(k, ir.Constant(INT, 1))
-        next_b = code.at(at_b, 8) if by_offset else builder.add(at_b, b_step)
-        for phi, first, update in (
-            (k, ir.Constant(INT, 0), following),
-            (at_a, a, code.at(at_a, height * code.size)),
-            (at_b, b_step if by_offset else b, next_b),
-            *zip(sums, start, totals, strict=True),
-        ):
-            phi.add_incoming(first, before)
-            phi.add_incoming(update, loop)
-        builder.cbranch(builder.icmp_signed("<", following, count), loop, after)
-        builder.position_at_end(after)
-        for total, place in zip(totals, places, strict=True):
-            code.store(total, place)
-        return context.get_dummy_value()
-
-    return types.void(rows, vectors, indexed, *(types.int64,) * 6, zero), generate
-
-
-@intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator]
-def multiply_across(
-    context: Any,
-    rows: Any,
-    vectors: Any,
-    a: Any,
-    offsets: Any,
-    b: Any,
-    b_step: Any,
-    c: Any,
-    c_row: Any,
-    count: Any,
-    repeats: Any,
-    jump: Any,
-    zero: Any,
-) -> Any:
-    """Add `Σ_q a[offset[r] + q]·b[q, :]` to row `c[r, :]`; the sum over q starts from zero.
-
-    q takes `count` steps of one element, `repeats` times, and `a` skips `jump` bytes between.
-    `offsets` is the address of the rows' offsets, in bytes. count and repeats are at least 1.
-    """
-    constants = _literals(rows, vectors)
-    if constants is None:
-        return None
-    height, width = constants
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        _, _, a, offsets, b, b_step, c, c_row, count, repeats, jump, _ = arguments
-        code = _Code(builder, zero)
-        starts = [code.load_int(code.at(offsets, 8 * r)) for r in range(height)]
-        number = height * width
-        before = builder.block
-        outside = builder.append_basic_block("again")
-        loop, between = builder.append_basic_block("across"), builder.append_basic_block("between")
-        after = builder.append_basic_block("after")
-        builder.branch(outside)
-        builder.position_at_end(outside)
-        turn, first_a, first_b = builder.phi(INT), builder.phi(INT), builder.phi(INT)
-        first_sums = [builder.phi(code.vector) for _ in range(number)]
-        builder.branch(loop)
-        builder.position_at_end(loop)
-        k, at_a, at_b = builder.phi(INT), builder.phi(INT), builder.phi(INT)
-        sums = [builder.phi(code.vector) for _ in range(number)]
-        factors = [builder.add(at_a, start) for start in starts]
-        totals = _step(code, sums, factors, at_b, width)
-        following = builder.add(k, ir.Constant(INT, 1))
-        next_a, next_b = code.at(at_a, code.size), builder.add(at_b, b_step)
-        builder.cbranch(builder.icmp_signed("<", following, count), loop, between)
-        builder.position_at_end(between)
-        turned = builder.add(turn, ir.Constant(INT, 1))
-        jumped = builder.add(next_a, jump)
-        builder.cbranch(builder.icmp_signed("<", turned, repeats), outside, after)
-        builder.position_at_end(after)
-        zeros = [code.zero()] * number
-        for phi, first, update in (
-            (turn, ir.Constant(INT, 0), turned),
-            (first_a, a, jumped),
-            (first_b, b, next_b),
-            *zip(first_sums, zeros, totals, strict=True),
-        ):
-            phi.add_incoming(first, before)
-            phi.add_incoming(update, between)
-        for phi, first, update in (
-            (k, ir.Constant(INT, 0), following),
-            (at_a, first_a, next_a),
-            (at_b, first_b, next_b),
-            *zip(sums, first_sums, totals, strict=True),
-        ):
-            phi.add_incoming(first, outside)
-            phi.add_incoming(update, loop)
-        for total, place in zip(totals, _places(code, c, c_row, height, width), strict=True):
-            code.store(builder.fadd(code.load(place, code.vector), total), place)
-        return context.get_dummy_value()
-
-    return types.void(rows, vectors, *(types.int64,) * 9, zero), generate
+def places(code: Code, c: Any, c_row: Any, height: int, width: int, step: Any = None) -> list[Any]:
+    """The addresses of the vectors of c; those of a row lie side by side, or `step` apart."""
+    builder = code.builder
+    apart = ir.Constant(INT, VECTOR_BYTES) if step is None else step
+    rows = [builder.add(c, builder.mul(c_row, ir.Constant(INT, r))) for r in range(height)]
+    moves = [builder.mul(apart, ir.Constant(INT, v)) for v in range(width)]
+    return [builder.add(row, move) for row in rows for move in moves]
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -280,27 +160,165 @@ def copy_vectors(context: Any, target: Any, source: Any, count: Any, zero: Any) 
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         target, source, count, _ = arguments
-        code = _Code(builder, zero)
-        before = builder.block
-        loop, after = builder.append_basic_block("copy"), builder.append_basic_block("after")
-        builder.branch(loop)
-        builder.position_at_end(loop)
-        left, at_target, at_source = builder.phi(INT), builder.phi(INT), builder.phi(INT)
+        code = Code(builder, zero)
+        lanes = ir.Constant(INT, code.lanes)
+
+        def whole(left: Any, at_target: Any, at_source: Any) -> Any:
+            code.store(code.load(at_source, code.vector), at_target)
+            remaining = builder.sub(left, lanes)
+            moved = [code.at(at_target, VECTOR_BYTES), code.at(at_source, VECTOR_BYTES)]
+            return [remaining, *moved], builder.icmp_signed(">", remaining, lanes)
+
+        start = builder.block
+        with builder.if_then(builder.icmp_signed(">", count, lanes)):
+            moved = code.loop([count, target, source], whole)
+            end = builder.block
+        last = [builder.phi(INT) for _ in moved]
+        for phi, value, first in zip(last, moved, (count, target, source), strict=True):
+            phi.add_incoming(first, start)
+            phi.add_incoming(value, end)
+        left, at_target, at_source = last
         mask = code.mask(left)
         code.masked_store(code.masked_load(at_source, mask), at_target, mask)
-        remaining = builder.sub(left, ir.Constant(INT, code.lanes))
-        for phi, start, update in (
-            (left, count, remaining),
-            (at_target, target, code.at(at_target, VECTOR_BYTES)),
-            (at_source, source, code.at(at_source, VECTOR_BYTES)),
-        ):
-            phi.add_incoming(start, before)
-            phi.add_incoming(update, loop)
-        builder.cbranch(builder.icmp_signed(">", remaining, ir.Constant(INT, 0)), loop, after)
-        builder.position_at_end(after)
         return context.get_dummy_value()
 
     return types.void(types.int64, types.int64, types.int64, zero), generate
+
+
+@intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator]
+def collect(
+    context: Any,
+    whole: Any,
+    target: Any,
+    target_row: Any,
+    source: Any,
+    other: Any,
+    offsets: Any,
+    count: Any,
+    low: Any,
+    zero: Any,
+) -> Any:
+    """A vector from `source`, its lanes from `low` on from `other`, in each of `count` ≥ 1 rows.
+
+    Row k reads at `offset[k]` from both, `offsets` being their address. Without `whole` the lanes
+    below `low` are neither read nor written. All in bytes.
+    """
+    constants = literals(whole)
+    if constants is None:
+        return None
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        _, target, target_row, source, other, offsets, count, low, _ = arguments
+        code = Code(builder, zero)
+        mask = builder.not_(code.mask(low))
+
+        def move(left: Any, at: Any, place: Any) -> Any:
+            offset = code.load_int(place)
+            if constants[0]:
+                value = code.load(builder.add(source, offset), code.vector)
+                value = code.masked_load(builder.add(other, offset), mask, value)
+                code.store(value, at)
+            else:
+                value = code.masked_load(builder.add(other, offset), mask)
+                code.masked_store(value, at, mask)
+            remaining = builder.sub(left, ir.Constant(INT, 1))
+            updates = [remaining, builder.add(at, target_row), code.at(place, 8)]
+            return updates, builder.icmp_signed(">", remaining, ir.Constant(INT, 0))
+
+        code.loop([count, target, offsets], move)
+        return context.get_dummy_value()
+
+    return types.void(whole, *(types.int64,) * 7, zero), generate
+
+
+@intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator]
+def lay_row(
+    context: Any,
+    step: Any,
+    target: Any,
+    source: Any,
+    low: Any,
+    high: Any,
+    count: Any,
+    ahead: Any,
+    zero: Any,
+) -> Any:
+    """Elements 1 or 2 apart, for places `low … high` of `count` ≥ 1, and zeros in the others.
+
+    Place i comes from element `step·i`; nothing else is read, but what lies `ahead` bytes on is
+    asked for. Whole vectors are written.
+    """
+    constants = literals(step)
+    if constants is None:
+        return None
+    double = constants[0] == 2
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        _, target, source, low, high, count, ahead, _ = arguments
+        code = Code(builder, zero)
+        lanes = code.lanes
+        evens = ir.VectorType(ir.IntType(32), lanes)
+        order = ir.Constant(evens, list(range(0, 2 * lanes, 2)))
+
+        def between(first: Any, end: Any, shift: int) -> Any:
+            outside = builder.not_(code.mask(code.at(first, -shift)))
+            return builder.and_(code.mask(code.at(end, -shift)), outside)
+
+        def move(left: Any, at_target: Any, at_source: Any, first: Any, end: Any) -> Any:
+            if double:
+                one = ir.Constant(INT, 1)
+                twice = builder.shl(first, one), builder.sub(builder.shl(end, one), one)
+                parts = [
+                    code.masked_load(
+                        code.at(at_source, i * VECTOR_BYTES), between(*twice, i * lanes)
+                    )
+                    for i in range(2)
+                ]
+                value = builder.shuffle_vector(*parts, order)
+            else:
+                value = code.masked_load(at_source, between(first, end, 0))
+            code.prefetch(builder.add(at_source, ahead), 0)
+            code.store(value, at_target)
+            remaining = code.at(left, -lanes)
+            moved = [code.at(at_target, VECTOR_BYTES), code.at(at_source, step_bytes)]
+            updates = [remaining, *moved, code.at(first, -lanes), code.at(end, -lanes)]
+            return updates, builder.icmp_signed(">", remaining, ir.Constant(INT, 0))
+
+        step_bytes = 2 * VECTOR_BYTES if double else VECTOR_BYTES
+        code.loop([count, target, source, low, high], move)
+        return context.get_dummy_value()
+
+    return types.void(step, *(types.int64,) * 6, zero), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def copy_column(
+    context: Any,
+    target: Any,
+    target_row: Any,
+    source: Any,
+    source_row: Any,
+    rows: Any,
+    count: Any,
+    zero: Any,
+) -> Any:
+    """The first `count` lanes of a vector, in each of `rows` ≥ 1 rows so many bytes apart."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        target, target_row, source, source_row, rows, count, _ = arguments
+        code = Code(builder, zero)
+        mask = code.mask(count)
+
+        def move(left: Any, to: Any, at: Any) -> Any:
+            code.masked_store(code.masked_load(at, mask), to, mask)
+            remaining = code.at(left, -1)
+            updates = [remaining, builder.add(to, target_row), builder.add(at, source_row)]
+            return updates, builder.icmp_signed(">", remaining, ir.Constant(INT, 0))
+
+        code.loop([rows, target, source], move)
+        return context.get_dummy_value()
+
+    return types.void(*(types.int64,) * 6, zero), generate
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -311,9 +329,9 @@ def transpose_square(
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         target, target_row, source, source_row, _ = arguments
-        code = _Code(builder, zero)
+        code = Code(builder, zero)
         n = code.lanes
-        rows = _places(code, source, source_row, n, 1)
+        rows = places(code, source, source_row, n, 1)
         values = [code.load(row, code.vector) for row in rows]
         indices = ir.VectorType(ir.IntType(32), n)
         low = ir.Constant(indices, [i // 2 + n * (i % 2) for i in range(n)])
@@ -322,46 +340,8 @@ def transpose_square(
         for _ in range(n.bit_length() - 1):
             pairs = [(values[i], values[i + n // 2]) for i in range(n // 2)]
             values = [builder.shuffle_vector(a, b, m) for a, b in pairs for m in (low, high)]
-        for value, place in zip(values, _places(code, target, target_row, n, 1), strict=True):
+        for value, place in zip(values, places(code, target, target_row, n, 1), strict=True):
             code.store(value, place)
         return context.get_dummy_value()
 
     return types.void(*(types.int64,) * 4, zero), generate
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def dot(context: Any, a: Any, b: Any, count: Any, zero: Any) -> Any:
-    """`Σ a[i]·b[i]` of `count` ≥ 1 elements: a sum for each lane, then the lanes by halves."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        a, b, count, _ = arguments
-        code = _Code(builder, zero)
-        before = builder.block
-        loop, after = builder.append_basic_block("dot"), builder.append_basic_block("after")
-        builder.branch(loop)
-        builder.position_at_end(loop)
-        left, at_a, at_b = builder.phi(INT), builder.phi(INT), builder.phi(INT)
-        sums = builder.phi(code.vector)
-        mask = code.mask(left)
-        numbers = code.masked_load(at_a, mask)
-        total = code.multiply_add(numbers, code.masked_load(at_b, mask), sums)
-        remaining = builder.sub(left, ir.Constant(INT, code.lanes))
-        for phi, start, update in (
-            (left, count, remaining),
-            (at_a, a, code.at(at_a, VECTOR_BYTES)),
-            (at_b, b, code.at(at_b, VECTOR_BYTES)),
-            (sums, code.zero(), total),
-        ):
-            phi.add_incoming(start, before)
-            phi.add_incoming(update, loop)
-        builder.cbranch(builder.icmp_signed(">", remaining, ir.Constant(INT, 0)), loop, after)
-        builder.position_at_end(after)
-        half = code.lanes // 2
-        while half:
-            order = [(i + half) % code.lanes for i in range(code.lanes)]
-            mask = ir.Constant(ir.VectorType(ir.IntType(32), code.lanes), order)
-            total = builder.fadd(total, builder.shuffle_vector(total, total, mask))
-            half //= 2
-        return builder.extract_element(total, ir.Constant(ir.IntType(32), 0))
-
-    return zero(types.int64, types.int64, types.int64, zero), generate
