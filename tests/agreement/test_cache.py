@@ -40,3 +40,26 @@ def test_kernels_run_where_nothing_can_be_kept(tmp_path):
     )
     assert finished.returncode == 0, finished.stderr[-2000:]
     assert finished.stdout.strip() == "[0.5 2.5]"
+
+
+SIGNS = """
+import sys
+import numpy as np, lunette as ln
+x = np.array([[1.0, 2, 3, 4]], np.float32)
+for beta in map(float, sys.argv[1:]):
+    print(ln.SmoothMaxPool((4,), beta)(x).round(2).item())
+"""
+
+
+def test_kernels_of_one_factory_are_not_taken_for_one_another(tmp_path):
+    """Compiled by two processes, loaded by a third: machine code is found by name."""
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+
+    def values(*betas):
+        command = [sys.executable, "-c", SIGNS, *betas]
+        output = subprocess.check_output(command, env=environment, timeout=300, text=True)
+        return [float(line) for line in output.split()]
+
+    alone = values("1"), values("-1")
+    assert alone == ([4.44], [0.56])
+    assert values("1", "-1") == [4.44, 0.56]

@@ -21,7 +21,7 @@ OPTIONS = {"nogil": True, "error_model": "numpy", "boundscheck": False}
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function that kernels call: compiled as part of them, not callable from Python."""
     wrappers = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-    dispatcher = numba.njit(**OPTIONS, **wrappers)(function)
+    dispatcher = numba.njit(**OPTIONS, **wrappers)(_named(function))
     template = dispatcher.get_call_template
 
     def of_types(arguments: Any, keywords: Any) -> Any:
@@ -38,6 +38,7 @@ def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
     Where no directory can be written (a read-only installation without NUMBA_CACHE_DIR or a home)
     the code is compiled anew in each process.
     """
+    function = _named(function)
     try:
         dispatcher = numba.njit(cache=True, **OPTIONS)(function)
     except RuntimeError:
@@ -45,6 +46,19 @@ def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
     _stamp(dispatcher)
     _name_by_content(dispatcher)
     return dispatcher  # type: ignore[no-any-return]
+
+
+def _named(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a function a name of its own by what it closes over.
+
+    Machine code on disk has the names of its functions. Two kernels made by one factory, compiled
+    by two processes and loaded by a third, would else be taken for one another.
+    """
+    if function.__closure__ is not None:
+        digest = hashlib.sha256(repr(_content(function)).encode()).hexdigest()[:16]
+        function.__name__ += f"_{digest}"
+        function.__qualname__ += f"_{digest}"
+    return function
 
 
 def _stamp(dispatcher: Any) -> None:

@@ -110,6 +110,12 @@ def kernel(dtype: str, verb: str, rising: bool) -> Any:
         return a, b, c, d
 
     @compiled
+    def padding(pads, pivot, beta):
+        """The shares of zeros that count."""
+        below = least(spread(zero), multiply(beta, subtract(spread(zero), pivot)))
+        return multiply(pads, exp_down(below))
+
+    @compiled
     def sums(s, p, pads, pivot, beta, g, taps, size, leads, deep, rows, step):
         """The sums of shares of four vectors of windows."""
         within()
@@ -127,12 +133,6 @@ def kernel(dtype: str, verb: str, rising: bool) -> Any:
             a, b = add(a, padding(pads[0], pivot[0], beta)), add(b, padding(pads[1], pivot[1], beta))
             c, d = add(c, padding(pads[2], pivot[2], beta)), add(d, padding(pads[3], pivot[3], beta))
         return a, b, c, d
-
-    @compiled
-    def padding(pads, pivot, beta):
-        """The shares of zeros that count."""
-        below = least(spread(zero), multiply(beta, subtract(spread(zero), pivot)))
-        return multiply(pads, exp_down(below))
 
     @compiled
     def tangent_of(s, second, p, pivot, beta, g, taps, size, leads, deep, rows, step):
