@@ -47,7 +47,7 @@ import sys
 import numpy as np, lunette as ln
 x = np.array([[1.0, 2, 3, 4]], np.float32)
 for beta in map(float, sys.argv[1:]):
-    print(ln.SmoothMaxPool((4,), beta)(x).round(2).item())
+    print(round(ln.SmoothMaxPool((4,), beta)(x).item(), 2))
 """
 
 
