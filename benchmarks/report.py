@@ -195,7 +195,8 @@ def markdown(results: dict[str, Any], chart: str) -> str:
         "oneDNN works on its own blocked memory order, conversions not counted. torch's vjp is "
         "its backward alone, with what its forward kept; ours starts from the input. torch's and "
         "JAX's smooth max is exp, sum, log, which overflows where ours does not."
-        + (SHARED if copies[-1] > 1.3 * copies[0] else ""),
+        + (SHARED if copies[-1] > 1.3 * copies[0] else "")
+        + _reading(rows),
         "",
         f"![Fractions of a plain copy's bandwidth]({chart})",
         "",
@@ -215,6 +216,19 @@ def markdown(results: dict[str, Any], chart: str) -> str:
         lines += ["", "Start-up, small calls and growth:", ""]
         lines += [f"- {text}" for text in startup]
     return "\n".join(lines) + "\n"
+
+
+def _reading(rows: list[dict[str, Any]]) -> str:
+    """How far an op can come that mostly reads."""
+    found = sorted(row["reading"] for row in rows if "reading" in row)
+    if not found:
+        return ""
+    middle = found[len(found) // 2]
+    return (
+        f" Reading alone, with nothing written, reached {middle:.2f} of the copy's bandwidth (the median "
+        f"of the rows): an op that writes a quarter of what it reads cannot pass {middle * 1.25:.2f} "
+        "while that holds, a global one not even the first figure."
+    )
 
 
 def write_section(path: Path, heading: str, body: str) -> None:

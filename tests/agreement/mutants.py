@@ -35,6 +35,8 @@ def _of(module: str) -> str:
 DIRECT, PLAN, HALVES, ELEMENTARY = _of("direct"), _of("plan"), _of("halves"), _of("elementary")
 PASSES, ROWS, COLUMNS = _of("passes"), _of("row_first"), _of("column_first")
 WINNERS, SPREAD, LANES = _of("winners"), _of("spread"), _of("lanes")
+OFFSETS, GATHERED, SMOOTH = _of("offsets"), _of("gathered"), _of("smooth")
+PHASES, TILING, EXPONENTIALS = _of("phases"), _of("tiling"), _of("exponentials")
 
 MUTATIONS: tuple[Mutation, ...] = (
     # -- which cells a window reads --
@@ -83,22 +85,22 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "the third cell of three left out",
         PASSES,
-        "return join(join(load(x, p), load(x, p + 1)), load(x, p + 2))",
-        "return join(load(x, p), load(x, p + 1))",
+        "store(s, q + j, join(join(a, slide_one(a, b)), slide_two(a, b)))",
+        "store(s, q + j, join(a, slide_one(a, b)))",
         "max forward",
     ),
     Mutation(
         "even and odd cells swapped at the end of a window",
         PASSES,
-        "return join(join(evens(a, b), odds(a, b)), odds(c, d))",
-        "return join(join(evens(a, b), odds(a, b)), evens(c, d))",
+        "best = join(best, odds(a, b))\n        return best, seen",
+        "best = join(best, evens(a, b))\n        return best, seen",
         "max forward",
     ),
     Mutation(
         "the last rows of a tall window left out",
         PASSES,
-        "for t in range(1, count):\n            best = join(best, load(x, p + t * step))",
-        "for t in range(1, count - 1):\n            best = join(best, load(x, p + t * step))",
+        "for t in range(1, count):\n            value = load(x, p + t * step)",
+        "for t in range(1, count - 1):\n            value = load(x, p + t * step)",
         "mean forward",
     ),
     # -- who wins --
@@ -140,9 +142,9 @@ MUTATIONS: tuple[Mutation, ...] = (
     # -- derivatives --
     Mutation(
         "a tangent that keeps the sign of zero",
-        WINNERS,
-        "store_one(tangent + zero)",
-        "store_one(tangent)",
+        OFFSETS,
+        "write(read(dx[place + position * far_z]) + zero)",
+        "write(read(dx[place + position * far_z]))",
         "max jvp first",
     ),
     Mutation(
@@ -185,7 +187,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     # -- padding and divisors of a mean --
     Mutation(
         "padding dropped from the count",
-        COLUMNS,
+        ROWS,
         "return real(g[w + 3]) if g[COUNT_PADDING] else float(g[w + 4])",
         "return float(g[w + 4])",
         "mean forward",
@@ -221,16 +223,16 @@ MUTATIONS: tuple[Mutation, ...] = (
     # -- smooth max --
     Mutation(
         "the padding's exponentials left out",
-        DIRECT,
-        "total += work(padding) * exponential(beta * (zero - pivot))",
-        "total += zero",
+        SMOOTH,
+        "return multiply(pads, exp_down(below))",
+        "return multiply(spread(zero), exp_down(below))",
         "smooth forward",
     ),
     Mutation(
         "a smooth min's pivot taken from the largest cell",
-        DIRECT,
-        "better = takes(-value, -v)",
-        "better = takes(value, v)",
+        SMOOTH,
+        "extreme, least = here.most if rising else here.least, here.least",
+        "extreme, least = here.most, here.least",
         "smooth far apart",
     ),
     Mutation(
@@ -246,6 +248,70 @@ MUTATIONS: tuple[Mutation, ...] = (
         "- k * np.float32(-2.12194440e-4)",
         "- k * np.float32(0)",
         "log32",
+    ),
+    # -- windows side by side --
+    Mutation(
+        "an item with a NaN not done again",
+        ROWS,
+        "if watch & (seen != 0):",
+        "if watch & (seen == 12345):",
+        "max forward",
+    ),
+    Mutation(
+        "a winner one cell late",
+        OFFSETS,
+        "where = most_from(best, value, where, spread_mark(mark(code)))",
+        "where = most_from(best, value, where, spread_mark(mark(code + 1)))",
+        "max indices",
+    ),
+    Mutation(
+        "all −inf won by the padding",
+        OFFSETS,
+        "where = first\n",
+        "where = spread_mark(mark(0))\n",
+        "max indices",
+    ),
+    Mutation(
+        "every cell of a window receives its gradient",
+        GATHERED,
+        "part = where_equal(load_mark(q, k), here_mark, part)",
+        "part = add(part, spread(zero))",
+        "max vjp first",
+    ),
+    Mutation(
+        "a cell's readers on the wrong side",
+        GATHERED,
+        "k = base - g[taps + 2 * entry + 1]",
+        "k = base + g[taps + 2 * entry + 1] - 2 * g[taps + 3]",
+        "mean vjp",
+    ),
+    Mutation(
+        "shares of a gradient with the sign of beta lost",
+        GATHERED,
+        "share = exp_down(multiply(beta, subtract(value, load(s, second + k))))",
+        "share = exp_down(multiply(beta, subtract(load(s, second + k), value)))",
+        "smooth vjp",
+    ),
+    Mutation(
+        "a block with its first cell alone forgotten",
+        PHASES,
+        "if first_alone:",
+        "if first_alone & (n < 0):",
+        "smooth forward",
+    ),
+    Mutation(
+        "the first tap's phase forgotten",
+        TILING,
+        "places = [origin % stride + t * dilation for t in range(kernel)]",
+        "places = [t * dilation for t in range(kernel)]",
+        "smooth forward",
+    ),
+    Mutation(
+        "a coefficient of a vector's exp a little off",
+        EXPONENTIALS,
+        "1.6666665459e-1,",
+        "1.667e-1,",
+        "smooth forward",
     ),
     # -- half types --
     Mutation(

@@ -68,7 +68,11 @@ def kernel(dtype: str, reduction: str) -> Any:
     Array 1 is the gradient of the result and array 2 that of the input. Array 0 is the marks of a
     max; of a smooth max the input, and array 1 is what the kernel `weights` has left.
     """
-    is_max, is_mean, is_smooth = reduction == "max", reduction == "mean", reduction in ("rising", "falling")
+    is_max, is_mean, is_smooth = (
+        reduction == "max",
+        reduction == "mean",
+        reduction in ("rising", "falling"),
+    )
     outer = codec(dtype, False)
     memory, work = outer.memory, outer.work
     mark = mark_type(work)
@@ -113,7 +117,9 @@ def kernel(dtype: str, reduction: str) -> Any:
             store_x_part(gx, at, value, left)
 
     @compiled
-    def a_row(s, q, second, cells, length, readers, count, gx, at, left, blocks, g, taps, stride, beta):
+    def a_row(
+        s, q, second, cells, length, readers, count, gx, at, left, blocks, g, taps, stride, beta
+    ):
         """A row of inputs: `left` of them from `at` on in gx, in `blocks` of `stride`."""
         apart()
         pairs = taps + stride + 1
@@ -126,14 +132,38 @@ def kernel(dtype: str, reduction: str) -> Any:
                     keep(gx, at + c, a, left - c)
                 else:
                     b = received(
-                        s, q, second, cells, length, readers, count, c, g[taps + 1], g[taps + 2], g, pairs, beta
+                        s,
+                        q,
+                        second,
+                        cells,
+                        length,
+                        readers,
+                        count,
+                        c,
+                        g[taps + 1],
+                        g[taps + 2],
+                        g,
+                        pairs,
+                        beta,
                     )
                     keep(gx, at + 2 * c, zip_low(a, b), left - 2 * c)
                     keep(gx, at + 2 * c + width, zip_high(a, b), left - 2 * c - width)
             else:
                 for phase in range(stride):
                     a = received(
-                        s, q, second, cells, phase * length, readers, count, c, g[taps + phase], g[taps + phase + 1], g, pairs, beta
+                        s,
+                        q,
+                        second,
+                        cells,
+                        phase * length,
+                        readers,
+                        count,
+                        c,
+                        g[taps + phase],
+                        g[taps + phase + 1],
+                        g,
+                        pairs,
+                        beta,
                     )
                     cells_left = max(0, (left - stride * c - phase + stride - 1) // stride)
                     place = at + stride * c + phase
@@ -180,27 +210,77 @@ def kernel(dtype: str, reduction: str) -> Any:
                 counts = pointer(g_at + 8 * g[COUNTED], work)
                 lay_counts(counts, 0, 0, 1, 1, start, m, cells, 0, 0, 0, need, 1, 1, one)
             seen = 0
-            for l in range(leads):
-                flat = item * g[OUTPUTS] + lists[most + l] + low * inner
+            for layer in range(leads):
+                flat = item * g[OUTPUTS] + lists[most + layer] + low * inner
                 if is_smooth:
-                    to = second + l * deep
-                    lay_counts(weights, flat, m, rows, 1, start, m, s, to, slot, 0, need, 1, 1, beyond)
+                    to = second + layer * deep
+                    lay_counts(
+                        weights, flat, m, rows, 1, start, m, s, to, slot, 0, need, 1, 1, beyond
+                    )
                     flat += g[ALL_OUTPUTS]
-                    seen |= lay(weights, flat, m, rows, 1, start, m, s, l * deep, slot, 0, need, 1, 1, zero)
+                    seen |= lay(
+                        weights,
+                        flat,
+                        m,
+                        rows,
+                        1,
+                        start,
+                        m,
+                        s,
+                        layer * deep,
+                        slot,
+                        0,
+                        need,
+                        1,
+                        1,
+                        zero,
+                    )
                 else:
-                    at = item_offset(g, item, 1) + lists[l] + low * pitch_y
-                    lay(gy, at, pitch_y, rows, far_y, start, m, s, l * deep, slot, 0, need, 1, 1, zero)
+                    at = item_offset(g, item, 1) + lists[layer] + low * pitch_y
+                    lay(
+                        gy,
+                        at,
+                        pitch_y,
+                        rows,
+                        far_y,
+                        start,
+                        m,
+                        s,
+                        layer * deep,
+                        slot,
+                        0,
+                        need,
+                        1,
+                        1,
+                        zero,
+                    )
                 if is_max:
-                    lay_marks(marks, flat, m, rows, 1, start, m, q, l * deep, slot, 0, need, 1, 1, mark(0))
+                    lay_marks(
+                        marks,
+                        flat,
+                        m,
+                        rows,
+                        1,
+                        start,
+                        m,
+                        q,
+                        layer * deep,
+                        slot,
+                        0,
+                        need,
+                        1,
+                        1,
+                        mark(0),
+                    )
                 if is_mean:
                     for i in range(low, high):
-                        factor = real(lists[3 * most + l])
+                        factor = real(lists[3 * most + layer])
                         if rank > 1:
                             w = table + WINDOW_WIDTH * i
                             factor *= real(g[w + 3]) if g[COUNT_PADDING] else float(g[w + 4])
                         if g[DIVISOR] > 0:
                             factor = real(g[DIVISOR])
-                        divided(s, l * deep + (i - low) * slot, need, work(factor), cells)
+                        divided(s, layer * deep + (i - low) * slot, need, work(factor), cells)
             if is_smooth & (seen != 0):
                 flags[item] = 1
             base = item_offset(g, item, 0) + leading_place(g, lead, 0, 0)
@@ -208,20 +288,39 @@ def kernel(dtype: str, reduction: str) -> Any:
             for p in range(begin, end):
                 if is_smooth:
                     at = base + p * pitch_x
-                    lay_x(x, at, 0, 1, far, stride * from_j, n, cells, 0, 0, length, length, stride, stride, zero)
+                    lay_x(
+                        x,
+                        at,
+                        0,
+                        1,
+                        far,
+                        stride * from_j,
+                        n,
+                        cells,
+                        0,
+                        0,
+                        length,
+                        length,
+                        stride,
+                        stride,
+                        zero,
+                    )
                 # The rows that read this one, in order: where they are, and the number of the cell.
                 count = 0
-                for l in range(leads):
-                    cell = lists[2 * most + l]
+                for layer in range(leads):
+                    cell = lists[2 * most + layer]
                     if rank == 1:
-                        readers[2 * count], readers[2 * count + 1] = l * deep + g[REACH], cell * size
+                        readers[2 * count], readers[2 * count + 1] = (
+                            layer * deep + g[REACH],
+                            cell * size,
+                        )
                         count += 1
                         continue
                     for i in range(g[of_row + 2 * p], g[of_row + 2 * p + 1]):
                         w = table + WINDOW_WIDTH * i
                         if reads(g, w, p):
                             row = (p - g[w]) // g[w + 2]
-                            readers[2 * count] = l * deep + (i - low) * slot + g[REACH]
+                            readers[2 * count] = layer * deep + (i - low) * slot + g[REACH]
                             readers[2 * count + 1] = (cell * g[w + 4] + row) * size
                             count += 1
                 a_row(

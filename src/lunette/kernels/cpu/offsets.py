@@ -40,7 +40,6 @@ from lunette.kernels.cpu.tiling import (
     MOST,
     OUTPUTS,
     PHASES,
-    REACH,
     SLOT,
     SPARE,
     TAPS,
@@ -66,7 +65,13 @@ def kernel(dtype: str, verb: str) -> Any:
     mark = mark_type(work)
     here, to_y = lanes(work, work, ""), lanes(memory, work, outer.half)
     bytes_, wide = lanes(types.uint8, mark, ""), lanes(mark, mark, "")
-    width, load, spread, most, most_from = here.width, here.load, here.spread, here.most, here.most_from
+    width, load, spread, most, most_from = (
+        here.width,
+        here.load,
+        here.spread,
+        here.most,
+        here.most_from,
+    )
     store_y, store_y_part = to_y.store, to_y.store_part
     load_first, store_mark, store_mark_part = bytes_.load, bytes_.store, bytes_.store_part
     spread_mark = wide.spread
@@ -113,7 +118,11 @@ def kernel(dtype: str, verb: str) -> Any:
         g, flags = pointer(g_at, types.int64), pointer(flags_at, types.uint8)
         lists, s = pointer(scratch_at, types.int64), pointer(scratch_at + g[AREA], work)
         x, y = pointer(x_at, memory), pointer(y_at, memory)
-        kept, indices, dx = pointer(z_at, types.uint8), pointer(z_at, types.int64), pointer(z_at, memory)
+        kept, indices, dx = (
+            pointer(z_at, types.uint8),
+            pointer(z_at, types.int64),
+            pointer(z_at, memory),
+        )
         rank, most_cells = g[RANK], g[MOST]
         e = AXES + (rank - 1) * AXIS_WIDTH
         f = AXES + max(0, rank - 2) * AXIS_WIDTH
@@ -123,7 +132,9 @@ def kernel(dtype: str, verb: str) -> Any:
         n, m, far, far_z, stride, size = g[e], g[e + 1], g[e + 2], g[e + 4], g[e + 7], g[e + 10]
         origin, dilation = g[e + 8], g[e + 9]
         slot, deep = g[SLOT], g[DEPTH] * g[SLOT]
-        row_marks = pointer(scratch_at + g[AREA] + bytes_each * (most_cells * deep + SPARE), types.uint8)
+        row_marks = pointer(
+            scratch_at + g[AREA] + bytes_each * (most_cells * deep + SPARE), types.uint8
+        )
         places = pointer(scratch_at + 24 * most_cells, types.int64)  # by the number of a cell
         for unit in range(begin_unit, end_unit):
             item, lead, row_tile, column_tile = tile_of(g, unit)
@@ -132,17 +143,17 @@ def kernel(dtype: str, verb: str) -> Any:
             columns = min(m, from_j + g[COLUMNS]) - from_j
             leads, _ = leading_cells(g, lead, lists, most_cells)
             base, third, seen = item_offset(g, item, 0), item_offset(g, item, 2), 0
-            for l in range(leads):
+            for layer in range(leads):
                 seen |= lay(
                     x,
-                    base + lists[l] + low * pitch_x,
+                    base + lists[layer] + low * pitch_x,
                     pitch_x,
                     high - low,
                     far,
                     stride * (from_j + g[BLOCK]),
                     n,
                     s,
-                    l * deep,
+                    layer * deep,
                     slot,
                     g[LENGTH],
                     g[LENGTH],
@@ -180,14 +191,14 @@ def kernel(dtype: str, verb: str) -> Any:
                     continue
                 # Where each cell of these windows is, from the place of the first tap in the row.
                 code = 0
-                for l in range(leads):
+                for layer in range(leads):
                     for r in range(rows):
                         for t in range(size):
                             if writes:
-                                here_row = lists[2 * most_cells + l] + (start + r * step) * flat
+                                here_row = lists[2 * most_cells + layer] + (start + r * step) * flat
                                 places[code] = here_row + t * dilation
                             else:
-                                here_row = lists[most_cells + l] + (start + r * step) * pitch_z
+                                here_row = lists[most_cells + layer] + (start + r * step) * pitch_z
                                 places[code] = third + here_row + t * dilation * far_z
                             code += 1
                 for c in range(columns):

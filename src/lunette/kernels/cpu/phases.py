@@ -32,7 +32,17 @@ from lunette.kernels.cpu.tiling import (
     SPARE,
 )
 
-__all__ = ["cleared", "layout", "leading_cells", "leading_place", "leading_readers", "reads", "rows_of", "tile_of", "tile_rows"]
+__all__ = [
+    "cleared",
+    "layout",
+    "leading_cells",
+    "leading_place",
+    "leading_readers",
+    "reads",
+    "rows_of",
+    "tile_of",
+    "tile_rows",
+]
 
 
 @compiled
@@ -225,7 +235,7 @@ def layout(codec: Codec, watch: str) -> Any:
         lo = min(need, max(0, -(start // 2)))
         hi = max(lo, min(need, (n - start) // 2))
         second_alone = (lo > 0) & (start + 2 * lo - 1 == 0)
-        first_alone = (hi < need) & (0 <= start + 2 * hi) & (start + 2 * hi < n)
+        first_alone = (hi < need) & (start + 2 * hi >= 0) & (start + 2 * hi < n)
         seen, p, other, left = 0, at + start, to + length, 2 * (hi - lo)
         for _ in range(rows):
             if hi - lo >= width:

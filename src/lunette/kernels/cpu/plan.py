@@ -64,7 +64,9 @@ class Plan:
         first = len(shape) - rank
         pooled = shape[first:]
         outputs = [r.out_length(n) for r, n in zip(op.regions, pooled, strict=True)]
-        windows = [window_table(r, n, m) for r, n, m in zip(op.regions, pooled, outputs, strict=True)]
+        windows = [
+            window_table(r, n, m) for r, n, m in zip(op.regions, pooled, outputs, strict=True)
+        ]
         batch = [axis for axis in range(first) if axis != lane]
         axes = fold([(shape[a], *(s[a] for s in strides)) for a in batch])
         header = np.zeros(WINDOWS, np.int64)

@@ -10,7 +10,16 @@ from typing import Any
 import numpy as np
 
 from lunette.kernels import threads
-from lunette.kernels.cpu import column_first, direct, gathered, offsets, row_first, smooth, spread, winners
+from lunette.kernels.cpu import (
+    column_first,
+    direct,
+    gathered,
+    offsets,
+    row_first,
+    smooth,
+    spread,
+    winners,
+)
 from lunette.kernels.cpu.plan import FOLDED, Plan, lane_axis, memory_order
 from lunette.kernels.cpu.results import new_array
 from lunette.kernels.cpu.tiling import Tiling, lies_alike
@@ -130,7 +139,9 @@ class _Call:
         def task(first: int, last: int) -> None:
             for item in items[first:last]:
                 start = int(item) * each
-                kernel(at_a, at_b, at_c, _scratch.of(scratch), plan.at, plan.room, start, start + each)
+                kernel(
+                    at_a, at_b, at_c, _scratch.of(scratch), plan.at, plan.room, start, start + each
+                )
 
         threads.run(task, len(items))
 
@@ -164,7 +175,9 @@ class _Tiled:
     Of a gradient there are two: the first leaves marks or weights for the second.
     """
 
-    def __init__(self, steps: list[tuple[Any, Tiling]], shape: Shape, dtype: Any, again: Any) -> None:
+    def __init__(
+        self, steps: list[tuple[Any, Tiling]], shape: Shape, dtype: Any, again: Any
+    ) -> None:
         self.steps, self.shape, self.dtype, self.again = steps, shape, dtype, again
         self.small = prod(shape) * steps[0][1].cells <= SMALL
 
@@ -234,7 +247,9 @@ def _tiling(
     op: Pooling, shape: Shape, steps: tuple[Shape, Shape, Shape], dtype: Any, **how: Any
 ) -> Tiling | None:
     """The tiles of a call whose windows are small and lie alike; None where they do not."""
-    cells = prod(min(_reach(region), n) for region, n in zip(op.regions, shape[-op.rank :], strict=True))
+    cells = prod(
+        min(_reach(region), n) for region, n in zip(op.regions, shape[-op.rank :], strict=True)
+    )
     if cells > SIDE_BY_SIDE or not lies_alike(op, shape) or 0 in shape:
         return None
     size = 4 if dtype.name in ("float16", "bfloat16") else dtype.itemsize
@@ -256,7 +271,9 @@ def _forward(op: Pooling, shape: Shape, strides: Shape, dtype: Any, trusting: bo
         units = plan.items * plan.tiles
         if kind == direct.MEAN:
             small = all(_reach(region) <= FOLDED for region in op.regions)
-            kernel = row_first.kernel(dtype.name, "add") if small else column_first.kernel(dtype.name)
+            kernel = (
+                row_first.kernel(dtype.name, "add") if small else column_first.kernel(dtype.name)
+            )
             return _Call(kernel, plan, out, result, lane, units, 8 * plan.sum_cells)
         if not plan.empty:
             if trusting:
@@ -330,16 +347,28 @@ def _gradient(
 ) -> Any:
     kind, ties = _kind(op.reduction), getattr(op.reduction, "ties", "")
     steps, grad_steps = _elements(strides, dtype), _elements(grad, dtype)
-    if trusting and is_float(dtype) and ties in ("first", "") and lane_axis(shape, steps, op.rank) < 0:
+    if (
+        trusting
+        and is_float(dtype)
+        and ties in ("first", "")
+        and lane_axis(shape, steps, op.rank) < 0
+    ):
         arrays = (steps, grad_steps, _result_steps(shape, -1))
-        back = _tiling(op, shape, arrays, dtype, backward=True, areas=1 if kind == direct.MEAN else 2)
+        back = _tiling(
+            op, shape, arrays, dtype, backward=True, areas=1 if kind == direct.MEAN else 2
+        )
         if back is not None and max(back.readers) <= 64:
             again = lambda: _gradient(op, shape, strides, grad, dtype, False)  # noqa: E731
             if kind == direct.MEAN:
-                return _MeanGradient([(gathered.kernel(dtype.name, "mean"), back)], shape, dtype, None)
+                return _MeanGradient(
+                    [(gathered.kernel(dtype.name, "mean"), back)], shape, dtype, None
+                )
             ahead = _tiling(op, shape, arrays, dtype, areas=1)
             if kind == direct.MAX:
-                marks, gather = offsets.kernel(dtype.name, "offsets"), gathered.kernel(dtype.name, "max")
+                marks, gather = (
+                    offsets.kernel(dtype.name, "offsets"),
+                    gathered.kernel(dtype.name, "max"),
+                )
                 return _MarkedGradient([(marks, ahead), (gather, back)], shape, dtype, again)
             rising = op.reduction.beta > 0
             weights = smooth.kernel(dtype.name, "weights", rising)

@@ -44,7 +44,6 @@ from lunette.kernels.cpu.tiling import (
     MOST,
     OUTPUTS,
     PHASES,
-    REACH,
     SLOT,
     SPARE,
     TAPS,
@@ -64,7 +63,10 @@ def kernel(dtype: str, verb: str, rising: bool) -> Any:
     outer = codec(dtype, True)
     memory, work, kept = outer.memory, outer.work, outer.kept
     here = lanes(work, work, "")
-    from_y, to_y = lanes(memory, work, outer.half), lanes(kept if outer.half else work, work, outer.half)
+    from_y, to_y = (
+        lanes(memory, work, outer.half),
+        lanes(kept if outer.half else work, work, outer.half),
+    )
     width, load, spread, store, store_part = (
         here.width,
         here.load,
@@ -103,7 +105,9 @@ def kernel(dtype: str, verb: str, rising: bool) -> Any:
                     c = extreme(c, load(s, k + 2 * width))
                     d = extreme(d, load(s, k + 3 * width))
             p += deep
-        if g[COUNT_PADDING]:  # zeros that count, in the windows that have some: elsewhere 0/0 is NaN
+        if g[
+            COUNT_PADDING
+        ]:  # zeros that count, in the windows that have some: elsewhere 0/0 is NaN
             nothing = spread(zero)
             a, b = extreme(a, divide(nothing, pads[0])), extreme(b, divide(nothing, pads[1]))
             c, d = extreme(c, divide(nothing, pads[2])), extreme(d, divide(nothing, pads[3]))
@@ -130,8 +134,14 @@ def kernel(dtype: str, verb: str, rising: bool) -> Any:
                     d = add(d, share(load(s, k + 3 * width), pivot[3], beta))
             p += deep
         if g[COUNT_PADDING]:
-            a, b = add(a, padding(pads[0], pivot[0], beta)), add(b, padding(pads[1], pivot[1], beta))
-            c, d = add(c, padding(pads[2], pivot[2], beta)), add(d, padding(pads[3], pivot[3], beta))
+            a, b = (
+                add(a, padding(pads[0], pivot[0], beta)),
+                add(b, padding(pads[1], pivot[1], beta)),
+            )
+            c, d = (
+                add(c, padding(pads[2], pivot[2], beta)),
+                add(d, padding(pads[3], pivot[3], beta)),
+            )
         return a, b, c, d
 
     @compiled
@@ -173,7 +183,24 @@ def kernel(dtype: str, verb: str, rising: bool) -> Any:
 
     @compiled
     def a_row(
-        s, second, p, y, q, far_y, z, k, all_outputs, columns, counted, cells, factor, g, leads, deep, rows, step
+        s,
+        second,
+        p,
+        y,
+        q,
+        far_y,
+        z,
+        k,
+        all_outputs,
+        columns,
+        counted,
+        cells,
+        factor,
+        g,
+        leads,
+        deep,
+        rows,
+        step,
     ):
         """A row of outputs from q on in y; pivots and weights from k on in z."""
         apart()
@@ -221,15 +248,43 @@ def kernel(dtype: str, verb: str, rising: bool) -> Any:
             leads, counted_leads = leading_cells(g, lead, lists, most)
             start_x, need = stride * (from_j + g[BLOCK]), g[LENGTH]
             base, third, seen = item_offset(g, item, 0), item_offset(g, item, 2), 0
-            for l in range(leads):
-                at = base + lists[l] + low * pitch_x
+            for layer in range(leads):
+                at = base + lists[layer] + low * pitch_x
                 seen |= lay(
-                    x, at, pitch_x, high - low, far, start_x, n, s, l * deep, slot, g[LENGTH], need, stride, g[PHASES], fill
+                    x,
+                    at,
+                    pitch_x,
+                    high - low,
+                    far,
+                    start_x,
+                    n,
+                    s,
+                    layer * deep,
+                    slot,
+                    g[LENGTH],
+                    need,
+                    stride,
+                    g[PHASES],
+                    fill,
                 )
                 if tangents:
-                    at, to = third + lists[most + l] + low * pitch_z, second + l * deep
+                    at, to = third + lists[most + layer] + low * pitch_z, second + layer * deep
                     seen |= lay(
-                        dx, at, pitch_z, high - low, g[e + 4], start_x, n, s, to, slot, g[LENGTH], need, stride, g[PHASES], zero
+                        dx,
+                        at,
+                        pitch_z,
+                        high - low,
+                        g[e + 4],
+                        start_x,
+                        n,
+                        s,
+                        to,
+                        slot,
+                        g[LENGTH],
+                        need,
+                        stride,
+                        g[PHASES],
+                        zero,
                     )
             if seen:
                 flags[item] = 1

@@ -212,7 +212,9 @@ def _by_phase(places: list[int], stride: int) -> list[int]:
     The last tap of a window is on the cell that later outputs reach with earlier taps, so this is
     the order of outputs.
     """
-    taps = [[t for t in reversed(range(len(places))) if places[t] % stride == f] for f in range(stride)]
+    taps = [
+        [t for t in reversed(range(len(places))) if places[t] % stride == f] for f in range(stride)
+    ]
     begins = np.cumsum([0, *map(len, taps)]).tolist()
     pairs = [v for phase in taps for t in phase for v in (t, places[t] // stride)]
     return [*begins, *pairs]
