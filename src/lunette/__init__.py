@@ -1,6 +1,8 @@
 """Lunette: window operators with one exact meaning and kernels that agree with it."""
 
-from lunette import spec, tape, torchlean
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from lunette.dispatch import SlowPathWarning, backend_for, forward, jvp, vjp
 from lunette.functional import (
     adaptive_avg_pool,
@@ -30,7 +32,10 @@ from lunette.ops import (
 )
 from lunette.reductions import Max, Mean, SmoothMax
 from lunette.regions import Adaptive, Global, Sliding
-from lunette.tape import Tape
+
+if TYPE_CHECKING:
+    from lunette import spec, tape, torchlean
+    from lunette.tape import Tape
 
 __version__ = "0.1.0"
 
@@ -74,3 +79,16 @@ __all__ = [
     "torchlean",
     "vjp",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """The parts that few programs need load on first use."""
+    if name in ("spec", "tape", "torchlean"):
+        return import_module(f"lunette.{name}")
+    if name == "Tape":
+        return import_module("lunette.tape").Tape
+    raise AttributeError(f"module 'lunette' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

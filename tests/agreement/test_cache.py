@@ -1,45 +1,175 @@
-"""Compiled kernels are found on disk by the next process: it compiles nothing again."""
+"""Compiled kernels are found on disk by the next process, which then needs no compiler."""
 
 import os
+import shutil
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
+
+import lunette
 
 PROGRAM = """
+import sys
 import numpy as np, lunette as ln
-x = np.ones((1, 3, 8, 8), np.float32)
-y = ln.MaxPool((3, 3), stride=2, padding=1)(x)
-ln.AvgPool((2, 2)).vjp(x, ln.AvgPool((2, 2))(x))
+x = np.arange(192, dtype=np.float32).reshape(1, 3, 8, 8)
+op = ln.MaxPool((2, 2), ties="all")
+gx = op.vjp(x, np.ones((1, 3, 4, 4), np.float32))
+dy = op.jvp(x, x)
+print(float(gx.sum()), float(dy.sum()), "compiled" if "numba" in sys.modules else "found")
 """
+SUMS = "48.0 4800.0"
+"""The last cell of each of 48 windows wins: at rows and columns 1, 3, 5, 7 of each plane."""
 
 
-def compiled_files(folder):
-    environment = {**os.environ, "NUMBA_CACHE_DIR": str(folder)}
-    subprocess.run([sys.executable, "-c", PROGRAM], check=True, env=environment, timeout=300)
-    return sorted(path.name for path in folder.rglob("*.nbc"))
+def run(program, folder=None, **environment):
+    """What a program prints, in a process that keeps its kernels in `folder`."""
+    kept = {"NUMBA_CACHE_DIR": str(folder)} if folder else {}
+    inherited = {k: v for k, v in os.environ.items() if k != "NUMBA_CACHE_DIR"}
+    finished = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**inherited, **kept, "NUMBA_OPT": "1", **environment},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert finished.returncode == 0, finished.stderr[-2000:]
+    return finished.stdout.strip()
 
 
-def test_a_second_process_adds_no_compiled_code(tmp_path):
-    first = compiled_files(tmp_path)
-    assert first
-    assert compiled_files(tmp_path) == first
+def kernels(folder):
+    return {path: path.read_bytes() for path in sorted(folder.rglob("*.kernel"))}
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory):
+    """A folder with the kernels that the program needs; tests that change it take a copy."""
+    folder = tmp_path_factory.mktemp("kernels")
+    assert run(PROGRAM, folder) == f"{SUMS} compiled"
+    assert len(kernels(folder)) == 2
+    return folder
+
+
+@pytest.fixture
+def copied(compiled, tmp_path):
+    return Path(shutil.copytree(compiled, tmp_path / "kernels"))
+
+
+def test_a_second_process_compiles_nothing_and_does_not_load_numba(compiled):
+    before = kernels(compiled)
+    assert run(PROGRAM, compiled) == f"{SUMS} found"
+    assert kernels(compiled) == before
+
+
+def shortened(content):
+    return content[: len(content) // 2]
+
+
+def emptied(content):
+    return b""
+
+
+def changed(content):
+    return content[:-100] + bytes([content[-100] ^ 1]) + content[-99:]
+
+
+@pytest.mark.parametrize("damage", [shortened, emptied, changed])
+def test_a_damaged_kernel_is_replaced(copied, damage):
+    before = kernels(copied)
+    broken, _ = before
+    broken.write_bytes(damage(before[broken]))
+    assert run(PROGRAM, copied) == f"{SUMS} compiled"
+    assert kernels(copied).keys() == before.keys()
+    assert run(PROGRAM, copied) == f"{SUMS} found"
+
+
+def test_a_kernel_under_the_name_of_another_is_not_taken_for_it(copied):
+    before = kernels(copied)
+    one, other = before
+    one.write_bytes(before[other])
+    assert run(PROGRAM, copied) == f"{SUMS} compiled"
+
+
+def test_a_kernel_of_other_sources_is_not_taken(compiled, tmp_path):
+    """One more comment in a source is another digest."""
+    package = Path(lunette.__file__).parent
+    ignored = shutil.ignore_patterns("__pycache__")
+    copy = Path(shutil.copytree(package, tmp_path / "lunette", ignore=ignored))
+    assert run(PROGRAM, compiled, PYTHONPATH=str(tmp_path)) == f"{SUMS} found"
+    folder = Path(shutil.copytree(compiled, tmp_path / "kernels"))
+    with (copy / "kernels" / "cpu" / "lanes.py").open("a") as source:
+        source.write("# another line\n")
+    assert run(PROGRAM, folder, PYTHONPATH=str(tmp_path)) == f"{SUMS} compiled"
+
+
+def test_kernels_lie_beside_the_sources_where_nothing_is_said(tmp_path):
+    package = Path(lunette.__file__).parent
+    ignored = shutil.ignore_patterns("__pycache__")
+    copy = Path(shutil.copytree(package, tmp_path / "lunette", ignore=ignored))
+    assert run(PROGRAM, PYTHONPATH=str(tmp_path)) == f"{SUMS} compiled"
+    assert kernels(copy / "kernels" / "cpu" / "__pycache__")
+    assert run(PROGRAM, PYTHONPATH=str(tmp_path)) == f"{SUMS} found"
+
+
+def test_a_read_only_installation_keeps_them_with_the_user(tmp_path):
+    package = Path(lunette.__file__).parent
+    ignored = shutil.ignore_patterns("__pycache__")
+    copy = Path(shutil.copytree(package, tmp_path / "lunette", ignore=ignored))
+    # Even the system's administrator cannot write in a folder that is a file.
+    (copy / "kernels" / "cpu" / "__pycache__").write_text("not a folder")
+    home = {"HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    assert run(PROGRAM, PYTHONPATH=str(tmp_path), **home) == f"{SUMS} compiled"
+    assert run(PROGRAM, PYTHONPATH=str(tmp_path), **home) == f"{SUMS} found"
 
 
 def test_kernels_run_where_nothing_can_be_kept(tmp_path):
     """A folder that cannot be written: the kernels are compiled for this process alone."""
     blocked = tmp_path / "file"
     blocked.write_text("not a folder")
-    environment = {**os.environ, "NUMBA_CACHE_DIR": str(blocked / "inside")}
-    program = "import numpy as np, lunette as ln; print(ln.AvgPool((2,))(np.arange(4.0)))"
-    finished = subprocess.run(
-        [sys.executable, "-c", program],
-        env=environment,
-        timeout=300,
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-    assert finished.returncode == 0, finished.stderr[-2000:]
-    assert finished.stdout.strip() == "[0.5 2.5]"
+    assert run(PROGRAM, blocked / "inside") == f"{SUMS} compiled"
+
+
+def test_several_processes_may_compile_the_same_kernels_at_once(tmp_path):
+    command = [sys.executable, "-c", PROGRAM]
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "NUMBA_OPT": "1"}
+    both = [
+        subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    for process in both:
+        output, _ = process.communicate(timeout=300)
+        assert process.returncode == 0
+        assert output.strip() == f"{SUMS} compiled"
+    assert all(path.suffix == ".kernel" for path in (tmp_path / "lunette").iterdir())
+    assert run(PROGRAM, tmp_path) == f"{SUMS} found"
+
+
+def test_kernels_from_disk_serve_many_threads_and_forked_children(compiled):
+    program = """
+import os, sys
+from concurrent.futures import ThreadPoolExecutor
+import numpy as np, lunette as ln
+op = ln.MaxPool((2, 2), ties="all")
+x = np.arange(192, dtype=np.float32).reshape(1, 3, 8, 8)
+
+def total(_):
+    return float(op.jvp(x, x).sum())
+
+def in_child():
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if total(0) == 4800 and "numba" not in sys.modules else 1)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+assert in_child() == 0  # before the parent has loaded a kernel
+with ThreadPoolExecutor(8) as pool:
+    assert set(pool.map(total, range(64))) == {4800.0}
+assert in_child() == 0  # and after
+print("numba" in sys.modules)
+"""
+    assert run(program, compiled, PYTHONWARNINGS="ignore::DeprecationWarning") == "False"
 
 
 SIGNS = """

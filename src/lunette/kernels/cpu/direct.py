@@ -30,16 +30,17 @@ from lunette.kernels.cpu.plan import (
     BETA,
     COUNT_PADDING,
     DIVISOR,
+    MAX,
+    MEAN,
     OUTPUT_ROWS,
     RANK,
     SLABS,
     SLABS_AT,
+    SMOOTH,
     WINDOW_WIDTH,
 )
 
 __all__ = ["derivative_kernel", "gradient_kernel", "value_kernel"]
-
-MAX, MEAN, SMOOTH = 0, 1, 2
 
 
 @compiled

@@ -12,16 +12,14 @@ import numba
 from numba import types
 from numba.extending import intrinsic
 
+from lunette.kernels.cpu.compilation import OPTIONS, UNWRAPPED, Parts
+
 __all__ = ["apart", "bits", "compiled", "fma", "kernel", "pointer", "real", "within"]
-
-
-OPTIONS = {"nogil": True, "error_model": "numpy", "boundscheck": False}
 
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function that kernels call: compiled as part of them, not callable from Python."""
-    wrappers = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-    dispatcher = numba.njit(**OPTIONS, **wrappers)(_named(function))
+    dispatcher = numba.njit(pipeline_class=Parts, **OPTIONS, **UNWRAPPED)(_named(function))
     template = dispatcher.get_call_template
 
     def of_types(arguments: Any, keywords: Any) -> Any:

@@ -22,6 +22,9 @@ __all__ = ["Plan", "as_real", "fold", "lane_axis", "memory_order", "regular", "w
 Shape = tuple[int, ...]
 Strides = tuple[int, ...]
 
+# Kinds of reduction.
+MAX, MEAN, SMOOTH = range(3)
+
 # The header.
 BATCH_RANK, RANK, OUTPUT_ROWS, COUNT_PADDING, DIVISOR, BETA, SLABS, SLABS_AT = range(8)
 LANES, TILE, TILES, SECOND, ROW, ROW_SIZE, LEFT, FOLD = range(8, 16)

@@ -10,17 +10,8 @@ from typing import Any
 import numpy as np
 
 from lunette.kernels import threads
-from lunette.kernels.cpu import (
-    column_first,
-    direct,
-    gathered,
-    offsets,
-    row_first,
-    smooth,
-    spread,
-    winners,
-)
-from lunette.kernels.cpu.plan import FOLDED, Plan, lane_axis, memory_order
+from lunette.kernels.cpu.library import Kernels
+from lunette.kernels.cpu.plan import FOLDED, MAX, MEAN, SMOOTH, Plan, lane_axis, memory_order
 from lunette.kernels.cpu.results import new_array
 from lunette.kernels.cpu.tiling import Tiling, lies_alike
 from lunette.ops.base import is_float
@@ -32,6 +23,10 @@ __all__ = ["forward", "forward_with_indices", "jvp", "refuses", "vjp"]
 
 Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]
+
+row_first, column_first = Kernels("row_first"), Kernels("column_first")
+winners, offsets, gathered = Kernels("winners"), Kernels("offsets"), Kernels("gathered")
+spread, smooth, direct = Kernels("spread"), Kernels("smooth"), Kernels("direct")
 
 SMALL = 1 << 16
 """Cells visited below which one thread does the call: waking another would cost more."""
@@ -155,16 +150,19 @@ class _Quick(_Call):
         kernel, plan, scratch = self.kernel, self.plan, self.scratch
         at_a, at_b = a.__array_interface__["data"][0], b.__array_interface__["data"][0]
         at_c = at_b if c is b else c.__array_interface__["data"][0]
+        if self.small:
+            at_flags = _flags.of(plan.items)
+            kernel(at_a, at_b, at_c, _scratch.of(scratch), plan.at, at_flags, 0, self.units)
+            if 1 in _flags.memory:
+                self.again().run_items(a, b, c, _flags.taken(plan.items))
+            return
         flags = np.zeros(plan.items, np.uint8)
         at_flags = flags.__array_interface__["data"][0]
-        if self.small:
-            kernel(at_a, at_b, at_c, _scratch.of(scratch), plan.at, at_flags, 0, self.units)
-        else:
 
-            def task(first: int, last: int) -> None:
-                kernel(at_a, at_b, at_c, _scratch.of(scratch), plan.at, at_flags, first, last)
+        def task(first: int, last: int) -> None:
+            kernel(at_a, at_b, at_c, _scratch.of(scratch), plan.at, at_flags, first, last)
 
-            threads.run(task, self.units)
+        threads.run(task, self.units)
         if flags.any():
             self.again().run_items(a, b, c, np.flatnonzero(flags))
 
@@ -264,12 +262,12 @@ def _forward(op: Pooling, shape: Shape, strides: Shape, dtype: Any, trusting: bo
     kind, result = _kind(op.reduction), op.result_dtype(dtype)
     steps = _elements(strides, dtype)
     out = _kept_shape(op, shape)
-    if kind != direct.SMOOTH:
+    if kind != SMOOTH:
         lane = lane_axis(shape, steps, op.rank)
         y_steps = _result_steps(out, lane)
         plan = Plan(op, shape, (steps, y_steps, y_steps), lane)
         units = plan.items * plan.tiles
-        if kind == direct.MEAN:
+        if kind == MEAN:
             small = all(_reach(region) <= FOLDED for region in op.regions)
             kernel = (
                 row_first.kernel(dtype.name, "add") if small else column_first.kernel(dtype.name)
@@ -284,7 +282,7 @@ def _forward(op: Pooling, shape: Shape, strides: Shape, dtype: Any, trusting: bo
             kernel = row_first.kernel(dtype.name, "larger")
             return _Call(kernel, plan, out, result, lane, units, 8 * plan.scratch_cells)
     y_steps = _result_steps(out, -1)
-    if kind == direct.SMOOTH and trusting:
+    if kind == SMOOTH and trusting:
         tiling = _tiling(op, shape, (steps, y_steps, y_steps), dtype, areas=1)
         if tiling is not None:
             kernel = smooth.kernel(dtype.name, "forward", op.reduction.beta > 0)
@@ -315,7 +313,7 @@ def _indices(op: Pooling, shape: Shape, strides: Shape, dtype: Any, trusting: bo
     plan = Plan(op, shape, (_elements(strides, dtype), y_steps, y_steps))
     if plan.has_winners:
         return _winners(plan, "indices", out, dtype, plan.items * plan.tiles)
-    kernel = direct.value_kernel(dtype.name, direct.MAX, True)
+    kernel = direct.value_kernel(dtype.name, MAX, True)
     return _Call(kernel, plan, out, dtype, -1, plan.items * plan.output_rows, 24 * plan.room)
 
 
@@ -330,7 +328,7 @@ def _derivative(
         tiling = _tiling(op, shape, all_steps, dtype)
         if tiling is not None:
             kernel = offsets.kernel(dtype.name, "jvp")
-            if kind == direct.SMOOTH:
+            if kind == SMOOTH:
                 kernel = smooth.kernel(dtype.name, "jvp", op.reduction.beta > 0)
             again = lambda: _derivative(op, shape, strides, tangent, dtype, False)  # noqa: E731
             return _Tiled([(kernel, tiling)], out, dtype, again)
@@ -354,17 +352,15 @@ def _gradient(
         and lane_axis(shape, steps, op.rank) < 0
     ):
         arrays = (steps, grad_steps, _result_steps(shape, -1))
-        back = _tiling(
-            op, shape, arrays, dtype, backward=True, areas=1 if kind == direct.MEAN else 2
-        )
+        back = _tiling(op, shape, arrays, dtype, backward=True, areas=1 if kind == MEAN else 2)
         if back is not None and max(back.readers) <= 64:
             again = lambda: _gradient(op, shape, strides, grad, dtype, False)  # noqa: E731
-            if kind == direct.MEAN:
+            if kind == MEAN:
                 return _MeanGradient(
                     [(gathered.kernel(dtype.name, "mean"), back)], shape, dtype, None
                 )
             ahead = _tiling(op, shape, arrays, dtype, areas=1)
-            if kind == direct.MAX:
+            if kind == MAX:
                 marks, gather = (
                     offsets.kernel(dtype.name, "offsets"),
                     gathered.kernel(dtype.name, "max"),
@@ -374,7 +370,7 @@ def _gradient(
             weights = smooth.kernel(dtype.name, "weights", rising)
             gather = gathered.kernel(dtype.name, "rising" if rising else "falling")
             return _WeightedGradient([(weights, ahead), (gather, back)], shape, dtype, again)
-    if kind == direct.MEAN:
+    if kind == MEAN:
         lane = lane_axis(shape, steps, op.rank)
         plan = Plan(op, shape, (steps, grad_steps, _result_steps(shape, lane)), lane)
         if plan.has_readers:
@@ -398,8 +394,8 @@ def _winners(plan: Plan, verb: str, shape: Shape, dtype: Any, units: int) -> _Ca
 
 def _kind(reduction: Reduction) -> int:
     if isinstance(reduction, Max):
-        return direct.MAX
-    return direct.MEAN if isinstance(reduction, Mean) else direct.SMOOTH
+        return MAX
+    return MEAN if isinstance(reduction, Mean) else SMOOTH
 
 
 def _kept_shape(op: Pooling, shape: Shape) -> Shape:
@@ -452,3 +448,27 @@ class _Scratch(threading.local):
 
 
 _scratch = _Scratch()
+
+
+class _Flags(threading.local):
+    """Flags of one thread for small calls: a byte for each item, zero before and after a call."""
+
+    def __init__(self) -> None:
+        self.memory, self.at = bytearray(), 0
+
+    def of(self, items: int) -> int:
+        """The address of at least `items` flags."""
+        if len(self.memory) < items or not self.at:
+            self.memory = bytearray(items + 64)
+            self.at = np.frombuffer(self.memory, np.uint8).__array_interface__["data"][0]
+        return self.at
+
+    def taken(self, items: int) -> Array:
+        """The items that are flagged; none is afterwards."""
+        flags = np.frombuffer(self.memory, np.uint8)
+        found = np.flatnonzero(flags[:items])
+        flags[:] = 0
+        return found
+
+
+_flags = _Flags()
