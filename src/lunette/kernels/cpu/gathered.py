@@ -1,9 +1,9 @@
 """Gradients of small windows: every input gathers from the outputs that read it, in their order.
 
 A tile of inputs lays out the rows of outputs that read it; then each vector of inputs adds what each
-reader sends: of a max, the gradient where the mark is this cell's; of a mean, the gradient over the
-divisor; of a smooth max, the cell's share of it. Sums start from +0 and follow the row-major order of
-outputs, as in the specification, so no bit depends on tiles or threads.
+reader sends: of a max, the gradient where the mark is this cell's; of a smooth max, the cell's share
+of it. Sums start from +0 and follow the row-major order of outputs, as in the specification, so no
+bit depends on tiles or threads.
 """
 
 # Numba types the kernels, not mypy.
@@ -37,8 +37,6 @@ from lunette.kernels.cpu.plan import (
     AXES,
     AXIS_WIDTH,
     BETA,
-    COUNT_PADDING,
-    DIVISOR,
     RANK,
     WINDOW_WIDTH,
 )
@@ -47,7 +45,6 @@ from lunette.kernels.cpu.tiling import (
     AREA,
     BLOCK,
     COLUMNS,
-    COUNTED,
     DEPTH,
     LENGTH,
     MOST,
@@ -63,22 +60,18 @@ __all__ = ["kernel"]
 
 @cache
 def kernel(dtype: str, reduction: str) -> Any:
-    """The kernel of `max`, `mean`, `rising` or `falling` (smooth max by the sign of beta) for a dtype.
+    """The kernel of `max`, `rising` or `falling` (smooth max by the sign of beta) for a dtype.
 
     Array 1 is the gradient of the result and array 2 that of the input. Array 0 is the marks of a
     max; of a smooth max the input, and array 1 is what the kernel `weights` has left.
     """
-    is_max, is_mean, is_smooth = (
-        reduction == "max",
-        reduction == "mean",
-        reduction in ("rising", "falling"),
-    )
+    is_max, is_smooth = reduction == "max", reduction != "max"
     outer = codec(dtype, False)
     memory, work = outer.memory, outer.work
     mark = mark_type(work)
     here, to_x = lanes(work, work, ""), lanes(memory, work, outer.half)
-    width, load, store, spread = here.width, here.load, here.store, here.spread
-    add, subtract, multiply, divide = here.add, here.subtract, here.multiply, here.divide
+    width, load, spread = here.width, here.load, here.spread
+    add, subtract, multiply = here.add, here.subtract, here.multiply
     zip_low, zip_high, where_equal = here.zip_low, here.zip_high, here.where_equal
     store_x, store_x_part, store_x_step = to_x.store, to_x.store_part, to_x.store_step
     marks_here = lanes(mark, mark, "")
@@ -86,8 +79,8 @@ def kernel(dtype: str, reduction: str) -> Any:
     sent = outer.scratch if is_smooth else outer  # what is laid out of the outputs
     lay, lay_x = layout(sent, "finite" if is_smooth else ""), layout(outer, "")
     lay_marks = layout(Codec(types.uint8, mark, types.uint8, same, same, ""), "")
-    lay_counts = layout(outer.scratch, "")
-    bytes_each, zero, one = work.bitwidth // 8, work(0), work(1)
+    lay_pivots = layout(outer.scratch, "")
+    bytes_each, zero = work.bitwidth // 8, work(0)
     beyond = work(math.inf if reduction == "rising" else -math.inf)  # a pivot whose shares are 0
 
     @compiled
@@ -169,14 +162,6 @@ def kernel(dtype: str, reduction: str) -> Any:
                     place = at + stride * c + phase
                     store_x_step(gx, place, stride, a, min(width, cells_left))
 
-    @compiled
-    def divided(s, at, need, factor, counts):
-        """A row of gradients over their divisors."""
-        apart()
-        share = spread(factor)
-        for c in range(0, need, width):
-            store(s, at + c, divide(load(s, at + c), multiply(share, load(counts, c))))
-
     @machine.kernel
     def gather(x_at, gy_at, gx_at, scratch_at, g_at, flags_at, begin_unit, end_unit):
         g, flags = pointer(g_at, types.int64), pointer(flags_at, types.uint8)
@@ -193,12 +178,11 @@ def kernel(dtype: str, reduction: str) -> Any:
         n, m, far, far_y, stride, size = g[e], g[e + 1], g[e + 2], g[e + 3], g[e + 7], g[e + 10]
         slot, deep, second = g[SLOT], g[DEPTH] * g[SLOT], most * g[DEPTH] * g[SLOT] + SPARE
         q = pointer(scratch_at + g[AREA] + bytes_each * second, mark)
-        areas = 1 if is_mean else 2
-        cells = pointer(scratch_at + g[AREA] + bytes_each * areas * second, work)
+        cells = pointer(scratch_at + g[AREA] + bytes_each * 2 * second, work)
         readers = pointer(scratch_at + 32 * most, types.int64)
         beta, length = spread(work(real(g[BETA]))), g[LENGTH]
         blocks_in_row = (n + stride - 1) // stride
-        cleared(s, g, areas, zero)
+        cleared(s, g, 2, zero)
         for unit in range(begin_unit, end_unit):
             item, lead, row_tile, column_tile = tile_of(g, unit)
             begin, end, low, high = tile_rows(g, row_tile, 0)
@@ -206,15 +190,12 @@ def kernel(dtype: str, reduction: str) -> Any:
             blocks = min(blocks_in_row, from_j + g[COLUMNS]) - from_j
             leads = leading_readers(g, lead, lists, most)
             start, need, rows = from_j - g[BLOCK] - g[REACH], length, high - low
-            if is_mean:
-                counts = pointer(g_at + 8 * g[COUNTED], work)
-                lay_counts(counts, 0, 0, 1, 1, start, m, cells, 0, 0, 0, need, 1, 1, one)
             seen = 0
             for layer in range(leads):
                 flat = item * g[OUTPUTS] + lists[most + layer] + low * inner
                 if is_smooth:
                     to = second + layer * deep
-                    lay_counts(
+                    lay_pivots(
                         weights, flat, m, rows, 1, start, m, s, to, slot, 0, need, 1, 1, beyond
                     )
                     flat += g[ALL_OUTPUTS]
@@ -272,15 +253,6 @@ def kernel(dtype: str, reduction: str) -> Any:
                         1,
                         mark(0),
                     )
-                if is_mean:
-                    for i in range(low, high):
-                        factor = real(lists[3 * most + layer])
-                        if rank > 1:
-                            w = table + WINDOW_WIDTH * i
-                            factor *= real(g[w + 3]) if g[COUNT_PADDING] else float(g[w + 4])
-                        if g[DIVISOR] > 0:
-                            factor = real(g[DIVISOR])
-                        divided(s, layer * deep + (i - low) * slot, need, work(factor), cells)
             if is_smooth & (seen != 0):
                 flags[item] = 1
             base = item_offset(g, item, 0) + leading_place(g, lead, 0, 0)
@@ -333,7 +305,7 @@ def kernel(dtype: str, reduction: str) -> Any:
                     count,
                     gx,
                     target + p * pitch_gx,
-                    n - stride * from_j,
+                    min(n - stride * from_j, stride * blocks),
                     blocks,
                     g,
                     g[TAPS],

@@ -16,8 +16,8 @@ from typing import Any
 
 from lunette.kernels.cpu.halves import Codec
 from lunette.kernels.cpu.lanes import lanes
-from lunette.kernels.cpu.machine import apart, bits, compiled, real, within
-from lunette.kernels.cpu.plan import AXES, AXIS_WIDTH, COUNT_PADDING, RANK, WINDOW_WIDTH
+from lunette.kernels.cpu.machine import apart, compiled, real, within
+from lunette.kernels.cpu.plan import AXES, AXIS_WIDTH, RANK, WINDOW_WIDTH
 from lunette.kernels.cpu.tiling import (
     COLUMN_TILES,
     DEPTH,
@@ -136,13 +136,11 @@ def leading_cells(g, lead, lists, most):
 def leading_readers(g, lead, lists, most):
     """The outputs that read a place of the leading axes, in row-major order.
 
-    Fills four lists of `most` each: offset in array 1, flat position among outputs, the number of
-    the cell among the cells that the output reads there, and the bits of the number that the output
-    counts there. Gives how many there are.
+    Fills three lists of `most` each: offset in array 1, flat position among outputs, and the number
+    of the cell among the cells that the output reads there. Gives how many there are.
     """
     count = 1
     lists[0] = lists[most] = lists[2 * most] = 0
-    lists[3 * most] = bits(1.0)
     for axis in range(g[RANK] - 2):
         entry = AXES + axis * AXIS_WIDTH
         after, inner = 1, 1
@@ -158,7 +156,6 @@ def leading_readers(g, lead, lists, most):
             readers += reads(g, w, p)
         for old in range(count - 1, -1, -1):  # from the back: each makes room for its own
             a, flat, cell = lists[old], lists[most + old], lists[2 * most + old]
-            counted = real(lists[3 * most + old])
             new = (old + 1) * readers
             for i in range(high - 1, low - 1, -1):
                 w = g[entry + 5] + WINDOW_WIDTH * i
@@ -167,8 +164,6 @@ def leading_readers(g, lead, lists, most):
                     lists[new] = a + i * g[entry + 3]
                     lists[most + new] = flat + i * inner
                     lists[2 * most + new] = cell * g[w + 4] + (p - g[w]) // g[w + 2]
-                    cells = real(g[w + 3]) if g[COUNT_PADDING] else float(g[w + 4])
-                    lists[3 * most + new] = bits(counted * cells)
         count *= readers
     return count
 

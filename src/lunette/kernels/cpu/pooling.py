@@ -229,14 +229,6 @@ class _WeightedGradient(_Tiled):
             self.again().run_items(x, gy, gx, np.flatnonzero(flags))
 
 
-class _MeanGradient(_Tiled):
-    """The gradient of a mean: it needs no input."""
-
-    def run(self, x: Array, gy: Array, gx: Array) -> None:
-        flags = np.zeros(1, np.uint8)
-        self.do(0, x, gy, gx, flags)
-
-
 SIDE_BY_SIDE = 64
 """Cells of a window up to which neighbouring windows go cell by cell, side by side."""
 
@@ -345,20 +337,11 @@ def _gradient(
 ) -> Any:
     kind, ties = _kind(op.reduction), getattr(op.reduction, "ties", "")
     steps, grad_steps = _elements(strides, dtype), _elements(grad, dtype)
-    if (
-        trusting
-        and is_float(dtype)
-        and ties in ("first", "")
-        and lane_axis(shape, steps, op.rank) < 0
-    ):
+    if trusting and is_float(dtype) and kind != MEAN and ties in ("first", ""):
         arrays = (steps, grad_steps, _result_steps(shape, -1))
-        back = _tiling(op, shape, arrays, dtype, backward=True, areas=1 if kind == MEAN else 2)
-        if back is not None and max(back.readers) <= 64:
+        back = _tiling(op, shape, arrays, dtype, backward=True)
+        if back is not None and max(back.readers) <= SIDE_BY_SIDE:
             again = lambda: _gradient(op, shape, strides, grad, dtype, False)  # noqa: E731
-            if kind == MEAN:
-                return _MeanGradient(
-                    [(gathered.kernel(dtype.name, "mean"), back)], shape, dtype, None
-                )
             ahead = _tiling(op, shape, arrays, dtype, areas=1)
             if kind == MAX:
                 marks, gather = (

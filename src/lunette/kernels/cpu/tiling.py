@@ -23,16 +23,14 @@ from lunette.kernels.cpu.plan import (
     BATCH_WIDTH,
     BETA,
     COUNT_PADDING,
-    DIVISOR,
     RANK,
     WINDOWS,
-    as_real,
     fold,
     regular,
     window_table,
 )
 from lunette.ops.pooling import Pooling
-from lunette.reductions import Mean, SmoothMax
+from lunette.reductions import SmoothMax
 
 __all__ = ["MOST_CELLS", "Tiling", "lies_alike"]
 
@@ -123,8 +121,6 @@ class Tiling:
         self._columns(g, -(-pooled[-1] // stride) if backward else outputs[-1], width, backward)
         g[TAPS] = self._keep(_by_phase(places, stride) if backward else _taps(g, places, stride))
         counted = windows[-1][:, 3].view(np.float64) if g[COUNT_PADDING] else windows[-1][:, 4]
-        if g[DIVISOR]:  # instead of all counts
-            counted = np.ones(outputs[-1])
         g[COUNTED], g[CELLS] = self._row(counted), self._row(windows[-1][:, 4])
         skipped = (windows[-1][:, 0] - origin - stride * np.arange(outputs[-1])) // dilation
         g[FIRSTS] = self._keep(_padded(skipped.clip(0, 255).astype(np.uint8), 128).view(np.int64))
@@ -193,11 +189,8 @@ def _batch(g: Any, axes: list[tuple[int, ...]]) -> None:
 def _scalars(g: Any, op: Pooling) -> None:
     """What the reduction itself says."""
     reduction = op.reduction
-    if isinstance(reduction, (Mean, SmoothMax)):
-        g[COUNT_PADDING] = reduction.count_include_pad
-    if isinstance(reduction, Mean):
-        g[DIVISOR : DIVISOR + 1].view(np.float64)[0] = as_real(reduction.divisor_override)
     if isinstance(reduction, SmoothMax):
+        g[COUNT_PADDING] = reduction.count_include_pad
         g[BETA : BETA + 1].view(np.float64)[0] = reduction.beta
 
 
