@@ -132,6 +132,7 @@ def across_between(source: Codec, target: Codec, operation: str, watch: bool = F
     width, load, load_part = inputs.width, inputs.load, inputs.load_part
     store, store_part, join = outputs.store, outputs.store_part, getattr(inputs, operation)
     zero, unordered = source.work(0), inputs.unordered
+    ahead = 8 * AHEAD // source.memory.bitwidth
 
     @compiled
     def strange(a, b):
@@ -141,8 +142,12 @@ def across_between(source: Codec, target: Codec, operation: str, watch: bool = F
     def many(x, p, step, count):
         best = load(x, p)
         seen = strange(best, best)
+        # What comes next in memory: the rows below these.
+        below = max(count * step, ahead)
+        prefetch(x, p + below)
         for t in range(1, count):
             value = load(x, p + t * step)
+            prefetch(x, p + t * step + below)
             seen |= strange(value, value)
             best = join(best, value)
         return best, seen

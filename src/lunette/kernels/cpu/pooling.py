@@ -18,6 +18,7 @@ from lunette.kernels.cpu import (
     row_first,
     smooth,
     spread,
+    wide,
     winners,
 )
 from lunette.kernels.cpu.plan import FOLDED, Plan, lane_axis, memory_order
@@ -276,6 +277,9 @@ def _forward(op: Pooling, shape: Shape, strides: Shape, dtype: Any, trusting: bo
             )
             return _Call(kernel, plan, out, result, lane, units, 8 * plan.sum_cells)
         if not plan.empty:
+            if lane < 0 and wide.serves(plan, op.rank):
+                units = plan.items * plan.output_rows
+                return _Call(wide.kernel(dtype.name), plan, out, result, lane, units, 0)
             if trusting:
                 kernel = row_first.kernel(dtype.name, "most")
                 call = _Quick(kernel, plan, out, result, lane, units, 8 * plan.scratch_cells)
