@@ -24,14 +24,7 @@ from lunette.kernels.cpu.direct import item_offset
 from lunette.kernels.cpu.halves import codec
 from lunette.kernels.cpu.lanes import lanes
 from lunette.kernels.cpu.machine import apart, compiled, pointer, real
-from lunette.kernels.cpu.passes import (
-    across_between,
-    along_input,
-    divided,
-    inside,
-    moves,
-    passes,
-)
+from lunette.kernels.cpu.passes import across_between, divided, inside, moves, passes
 from lunette.kernels.cpu.plan import (
     AXES,
     AXIS_WIDTH,
@@ -51,6 +44,7 @@ from lunette.kernels.cpu.plan import (
     WINDOW_WIDTH,
 )
 from lunette.kernels.cpu.row_first import counted, hull, input_line
+from lunette.kernels.cpu.rows import along_input
 
 __all__ = ["kernel"]
 
@@ -210,6 +204,7 @@ def kernel(dtype: str) -> Any:
                     area,
                     row_cells,
                     end - begin,
+                    n,
                     s,
                     0,
                     from_j,
@@ -261,6 +256,7 @@ def kernel(dtype: str) -> Any:
                             at,
                             0,
                             1,
+                            n,
                             s,
                             to,
                             from_j,

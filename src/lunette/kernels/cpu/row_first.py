@@ -22,18 +22,10 @@ from numba import types
 
 from lunette.kernels.cpu import machine
 from lunette.kernels.cpu.direct import item_offset
-from lunette.kernels.cpu.halves import codec
+from lunette.kernels.cpu.halves import codec, ordered
 from lunette.kernels.cpu.lanes import lanes
 from lunette.kernels.cpu.machine import apart, compiled, pointer, real
-from lunette.kernels.cpu.passes import (
-    across_between,
-    along_input,
-    divided,
-    inside,
-    least,
-    moves,
-    passes,
-)
+from lunette.kernels.cpu.passes import across_between, divided, inside, moves, passes
 from lunette.kernels.cpu.plan import (
     AXES,
     AXIS_WIDTH,
@@ -51,6 +43,7 @@ from lunette.kernels.cpu.plan import (
     TILES,
     WINDOW_WIDTH,
 )
+from lunette.kernels.cpu.rows import along_input
 
 __all__ = ["counted", "hull", "input_line", "kernel"]
 
@@ -98,10 +91,13 @@ def kernel(dtype: str, operation: str) -> Any:
     No window of a max may be empty.
     """
     summing = operation == "add"
+    trusting = operation == "most"
     outer = codec(dtype, summing)
+    watch = trusting and isinstance(outer.work, types.Float)
+    if trusting and outer.half:
+        outer = ordered(dtype)
     memory, work, kept = outer.memory, outer.work, outer.kept
-    watch = operation == "most" and isinstance(work, types.Float)
-    fill, width = work(0) if summing else least(work), lanes(work, work, "").width
+    fill, width = work(0) if summing else outer.least, lanes(work, work, "").width
     fetch, emit = moves(outer, watch)
     from_x = across_between(outer, outer.scratch, operation, watch)
     to_y = across_between(outer.scratch, outer, operation)
@@ -218,6 +214,7 @@ def kernel(dtype: str, operation: str) -> Any:
                         at,
                         pitch,
                         rows,
+                        n,
                         s,
                         place,
                         from_j,

@@ -22,7 +22,7 @@ from lunette.kernels.cpu.direct import item_offset, output_row
 from lunette.kernels.cpu.halves import codec
 from lunette.kernels.cpu.lanes import lanes, prefetch
 from lunette.kernels.cpu.machine import apart, compiled, pointer
-from lunette.kernels.cpu.passes import AHEAD, least
+from lunette.kernels.cpu.passes import AHEAD
 from lunette.kernels.cpu.plan import (
     AXES,
     AXIS_WIDTH,
@@ -85,7 +85,7 @@ def kernel(dtype: str) -> Any:
     memory, work, kept, read, write = outer.memory, outer.work, outer.kept, outer.load, outer.store
     inputs = lanes(memory, work, outer.half)
     width, load, load_part, most = inputs.width, inputs.load, inputs.load_part, inputs.most
-    unordered, spread, floor = inputs.unordered, inputs.spread, least(work)
+    unordered, spread, floor = inputs.unordered, inputs.spread, outer.least
     real, ahead = isinstance(work, types.Float), 8 * AHEAD // memory.bitwidth
     fold = folded(work, "most")
 
