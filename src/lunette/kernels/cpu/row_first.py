@@ -44,6 +44,7 @@ from lunette.kernels.cpu.plan import (
     WINDOW_WIDTH,
 )
 from lunette.kernels.cpu.rows import along_input
+from lunette.kernels.cpu.sweeps import EIGHT, eights, sweep
 
 __all__ = ["counted", "hull", "input_line", "kernel"]
 
@@ -104,6 +105,10 @@ def kernel(dtype: str, operation: str) -> Any:
     along_x = along_input(outer, operation)
     along, along_table, across, double, _ = passes(work, operation)
     divide = divided(outer)
+    # Long windows are for a max alone.
+    long = "larger" if summing else operation
+    eight = eights(outer, long, watch)
+    sweep_s, sweep_y = sweep(outer, outer.scratch, long), sweep(outer, outer, long)
 
     @compiled
     def clear(s, at, size):
@@ -142,6 +147,11 @@ def kernel(dtype: str, operation: str) -> Any:
                 else:
                     across(s, row, g[w + 2] * span, g[w + 4], to + (i - first) * span, span, False)
             return
+        if g[e + 9] == 1:
+            start = g[e + 7] * first + g[e + 8]
+            row, size = at + (start - low) * span, last - first
+            sweep_s(s, row, span, low - start, low - start + n, g[e + 10], g[e + 7], s, to, size)
+            return
         done = 1
         while True:
             for i in range(first, last):
@@ -169,7 +179,8 @@ def kernel(dtype: str, operation: str) -> Any:
         row, left = g[ROW], g[ROW] + g[LEFT]
         in_place = (wide == 0) & (far == 1) & (dilation == 1) & (size <= g[FOLD])
         in_place &= (stride == 1) | ((stride == 2) & (size > 1))
-        if not in_place:
+        long_rows = (wide == 0) & (far == 1) & (dilation == 1) & (size > g[FOLD]) & (not summing)
+        if not (in_place | long_rows):
             clear(s, row, g[ROW_SIZE])
         if summing:
             for j in range(m):
@@ -253,6 +264,17 @@ def kernel(dtype: str, operation: str) -> Any:
                             across_axis(s, g, axis, row, from_p, count, from_j, to_j, place, wide)
                         place += outputs * wide
                         continue
+                    if long_rows:
+                        start, to = origin + stride * from_j, -(-row // width) * width
+                        reach = stride * (outputs - 1) + size
+                        seen |= eight(x, at, n, start, s, to, reach - EIGHT + 1)
+                        done = EIGHT
+                        while 2 * done <= size:
+                            double(s, to, reach - 2 * done + 1, done)
+                            done *= 2
+                        along(s, to, place, outputs, stride, size - done, 2, False)
+                        place += outputs
+                        continue
                     count = to_p - from_p
                     seen |= fetch(x, at + from_p * far, far, s, left + from_p, count, fill)
                     start = left + origin + stride * from_j
@@ -302,6 +324,11 @@ def kernel(dtype: str, operation: str) -> Any:
                     w = g[AXES + 5] + WINDOW_WIDTH * i
                     at = here + (g[w] - low) * span
                     to_y(s, at, g[w + 2] * span, g[w + 4], y, target + i * span, span)
+            elif g[AXES + 9] == 1:
+                start = g[AXES + 7] * begin + g[AXES + 8]
+                at, to, size_0 = here + (start - low) * span, target + begin * span, end - begin
+                kernel_0, stride_0 = g[AXES + 10], g[AXES + 7]
+                sweep_y(s, at, span, low - start, high - start, kernel_0, stride_0, y, to, size_0)
             else:
                 across_axis(s, g, 0, here, low, high - low, begin, end, there, span)
                 emit(s, there, y, target + begin * span, (end - begin) * span)
