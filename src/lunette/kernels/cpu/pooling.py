@@ -21,6 +21,7 @@ from lunette.kernels.cpu import (
     wide,
     winners,
 )
+from lunette.kernels.cpu.ladder import ladder_cells
 from lunette.kernels.cpu.plan import FOLDED, Plan, lane_axis, memory_order
 from lunette.kernels.cpu.results import new_array
 from lunette.kernels.cpu.tiling import Tiling, lies_alike
@@ -275,7 +276,13 @@ def _forward(op: Pooling, shape: Shape, strides: Shape, dtype: Any, trusting: bo
             kernel = (
                 row_first.kernel(dtype.name, "add") if small else column_first.kernel(dtype.name)
             )
-            return _Call(kernel, plan, out, result, lane, units, 8 * plan.sum_cells)
+            # After the sums, the levels of long windows; `room` says where they begin.
+            plan.room = plan.sum_cells
+            scratch = 8 * (
+                plan.sum_cells
+                + ladder_cells(plan, op.rank)
+            )
+            return _Call(kernel, plan, out, result, lane, units, scratch)
         if not plan.empty:
             if lane < 0 and wide.serves(plan, op.rank):
                 units = plan.items * plan.output_rows

@@ -32,6 +32,7 @@ def eights(codec: Codec, operation: str, watch: bool) -> Any:
     inputs, here = lanes(codec.memory, codec.work, codec.half), lanes(codec.work, codec.work, "")
     width, load, load_part, store = inputs.width, inputs.load, inputs.load_part, here.store
     join, unordered, fill = getattr(here, operation), inputs.unordered, codec.least
+    spread = here.spread
     by_one, by_two, by_four = slide(1), slide(2), slide(4)
     ahead = 8 * AHEAD // codec.memory.bitwidth
 
@@ -42,6 +43,8 @@ def eights(codec: Codec, operation: str, watch: bool) -> Any:
         if (p >= 0) & (p + width <= n):
             prefetch(x, at + p + ahead)
             return load(x, at + p)
+        if p >= n:
+            return spread(fill)
         low, high = max(0, min(width, -p)), max(0, min(width, n - p))
         return load_part(x, at + p, low, high, fill)
 
@@ -83,53 +86,59 @@ def sweep(source: Codec, target: Codec, operation: str) -> Any:
     give, give_part, spread = outputs.store, outputs.store_part, inputs.spread
     join, fill, store_part = getattr(inputs, operation), source.least, inputs.store_part
 
-    @compiled
-    def strip(s, at, span, low, high, kernel, stride, y, to, size, lanes_left):
-        """One vector, or two side by side, of every row."""
-        within()
-        two = lanes_left >= 2 * width
-        nothing = spread(fill)
-        for block in range(0, stride * (size - 1) + 1, kernel):
-            # From the block's last row up, in place: each row becomes the fold of it and those below.
-            end = min(block + kernel, high)
-            best = other = nothing
-            for t in range(end - 1, max(block, low) - 1, -1):
-                p = at + t * span
-                best = join(load(s, p), best)
-                if lanes_left >= width:
-                    store(s, p, best)
-                else:
-                    store_part(s, p, best, lanes_left)
-                if two:
-                    other = join(load(s, p + width), other)
-                    store(s, p + width, other)
-            # Then down the next block: what it adds to the windows that begin in this one.
-            best = other = nothing
-            i = (block + stride - 1) // stride
-            wanted = stride * i
-            for t in range(block, min(block + kernel, stride * (size - 1) + 1)):
-                e = t + kernel - 1
-                if (t > block) & (e >= low) & (e < high):
-                    best = join(best, load(s, at + e * span))
+    def strips(two):
+        @compiled
+        def strip(s, at, span, low, high, kernel, stride, y, to, size, lanes_left):
+            """One vector, or two side by side, of every row."""
+            apart()
+            nothing, stop = spread(fill), stride * (size - 1) + 1
+            for block in range(0, stop, kernel):
+                # From the block's last row up, in place: the fold of each row and those below it.
+                end, begin = min(block + kernel, high), max(block, low)
+                best = other = nothing
+                p = at + end * span
+                for _ in range(end - begin):
+                    p -= span
+                    best = join(load(s, p), best)
                     if two:
-                        other = join(other, load(s, at + e * span + width))
-                if t != wanted:
-                    continue
-                a, b, q = best, other, to + i * span
-                begin = max(t, low)
-                if begin < end:
-                    a = join(load(s, at + begin * span), best)
+                        other = join(load(s, p + width), other)
+                        store(s, p, best)
+                        store(s, p + width, other)
+                    elif lanes_left >= width:
+                        store(s, p, best)
+                    else:
+                        store_part(s, p, best, lanes_left)
+                # Then down the next block: what it adds to the windows that begin in this one.
+                best = other = nothing
+                i = (block + stride - 1) // stride
+                wanted, q = stride * i, to + i * span
+                for t in range(block, min(block + kernel, stop)):
+                    e = t + kernel - 1
+                    if (t > block) & (e >= low) & (e < high):
+                        best = join(best, load(s, at + e * span))
+                        if two:
+                            other = join(other, load(s, at + e * span + width))
+                    if t != wanted:
+                        continue
+                    a, b = best, other
+                    if max(t, low) < end:
+                        p = at + max(t, low) * span
+                        a = join(load(s, p), best)
+                        if two:
+                            b = join(load(s, p + width), other)
                     if two:
-                        b = join(load(s, at + begin * span + width), other)
-                if two:
-                    give(y, q, a)
-                    give(y, q + width, b)
-                elif lanes_left >= width:
-                    give(y, q, a)
-                else:
-                    give_part(y, q, a, lanes_left)
-                i += 1
-                wanted += stride
+                        give(y, q, a)
+                        give(y, q + width, b)
+                    elif lanes_left >= width:
+                        give(y, q, a)
+                    else:
+                        give_part(y, q, a, lanes_left)
+                    wanted += stride
+                    q += span
+
+        return strip
+
+    one_vector, two_vectors = strips(False), strips(True)
 
     @compiled
     def across(s, at, span, low, high, kernel, stride, y, to, size):
@@ -139,8 +148,11 @@ def sweep(source: Codec, target: Codec, operation: str) -> Any:
         """
         apart()
         c = 0
+        while span - c >= 2 * width:
+            two_vectors(s, at + c, span, low, high, kernel, stride, y, to + c, size, span - c)
+            c += 2 * width
         while c < span:
-            strip(s, at + c, span, low, high, kernel, stride, y, to + c, size, span - c)
-            c += 2 * width if span - c >= 2 * width else width
+            one_vector(s, at + c, span, low, high, kernel, stride, y, to + c, size, span - c)
+            c += width
 
     return across
