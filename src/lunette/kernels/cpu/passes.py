@@ -14,8 +14,11 @@ writes past it. Of the input and the output, nothing past the end is touched.
 
 from __future__ import annotations
 
+import math
 from functools import cache
 from typing import Any, NamedTuple
+
+from numba import types
 
 from lunette.kernels.cpu.halves import Codec
 from lunette.kernels.cpu.lanes import lanes, prefetch
@@ -30,6 +33,7 @@ __all__ = [
     "divided",
     "inside",
     "larger",
+    "least",
     "moves",
     "passes",
 ]
@@ -66,6 +70,11 @@ def larger(best, v):
 def add(total, v):
     """The sum."""
     return total + v
+
+
+def least(work: Any) -> Any:
+    """The number of a Numba type that no other is below."""
+    return work(-math.inf) if isinstance(work, types.Float) else work(work.minval)
 
 
 @cache

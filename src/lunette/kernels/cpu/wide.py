@@ -45,7 +45,7 @@ def serves(plan: Plan, rank: int) -> bool:
     if steps[-1] != 1 or plan.longest[-1] <= FOLDED or (last[:, 2] != 1).any():
         return False
     visited = prod(m * k for m, k in zip(outputs, plan.longest, strict=True))
-    return visited <= 2 * prod(cells)
+    return bool(visited <= 2 * prod(cells))
 
 
 @compiled
