@@ -111,6 +111,16 @@ def _parts() -> list[str]:
     return [difference for difference in found if difference]
 
 
+def _zeros_of_both_signs() -> list[str]:
+    """−0 at every place of a window's first row, then +0 at every place of its second."""
+    places = np.arange(33)
+    x = np.full((33, 33, 2, 33), -1.0, np.float32)
+    x[places, :, 0, places] = -0.0
+    x[:, places, 1, places] = 0.0
+    y = run(pool((Global(), Global()), ln.Max()), "forward", x)
+    return [] if (np.signbit(y) & (y == 0)).all() else ["a zero is not the first one"]
+
+
 def _far_apart() -> list[str]:
     """Cells so far apart that any other pivot overflows."""
     op = pool((Sliding(3, 1, 1),), SmoothMax(-2.0, count_include_pad=False))
@@ -133,6 +143,7 @@ SMOOTHS = (SmoothMax(1.5), SmoothMax(-2.0, count_include_pad=False))
 ALL = (*PAIRS, *LARGE, *OTHERS)
 
 CHECKS: dict[str, Callable[[], list[str]]] = {
+    "zeros": _zeros_of_both_signs,
     "max forward": lambda: _max((*PAIRS, *OTHERS), "float32", (), ("forward",)),
     "max indices": lambda: _max((*PAIRS, *OTHERS), "float32", (), ("forward_with_indices",)),
     "large max": lambda: _max(LARGE, "float32", (), ("forward",)),

@@ -180,7 +180,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         WIDE,
         "if real & ((seen != 0) | (value == work(0))):",
         "if real & (seen != 0):",
-        "max forward",
+        "zeros",
     ),
     Mutation(
         "a NaN of a long window lost",
