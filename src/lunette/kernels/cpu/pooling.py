@@ -278,10 +278,7 @@ def _forward(op: Pooling, shape: Shape, strides: Shape, dtype: Any, trusting: bo
             )
             # After the sums, the levels of long windows; `room` says where they begin.
             plan.room = plan.sum_cells
-            scratch = 8 * (
-                plan.sum_cells
-                + ladder_cells(plan, op.rank)
-            )
+            scratch = 8 * (plan.sum_cells + ladder_cells(plan, op.rank))
             return _Call(kernel, plan, out, result, lane, units, scratch)
         if not plan.empty:
             if lane < 0 and wide.serves(plan, op.rank):
