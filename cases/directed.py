@@ -36,6 +36,8 @@ LARGE: tuple[tuple[tuple[int, ...], Regions], ...] = (
 OTHERS: tuple[tuple[tuple[int, ...], Regions], ...] = (
     ((7, 19), (Adaptive(3), Adaptive(5))),
     ((4, 33), (Global(), Global())),
+    ((3, 63), (Sliding(1, 1), Sliding(9, 9))),
+    ((3, 52), (Sliding(1, 1), Sliding(3, 1, 1))),
     ((29,), (Sliding(3, 2, 1),)),
     ((11, 23), (Sliding(5, 3, 2), Sliding(4, 2, 1))),
     ((3, 4, 18), (Sliding(2, 1, 1), Sliding(3, 2, 1), Sliding(3, 2, 1))),
@@ -110,6 +112,16 @@ def _parts() -> list[str]:
     return [difference for difference in found if difference]
 
 
+def _zeros_of_both_signs() -> list[str]:
+    """−0 at every place of a window's first row, then +0 at every place of its second."""
+    places = np.arange(33)
+    x = np.full((33, 33, 2, 33), -1.0, np.float32)
+    x[places, :, 0, places] = -0.0
+    x[:, places, 1, places] = 0.0
+    y = run(pool((Global(), Global()), ln.Max()), "forward", x)
+    return [] if (np.signbit(y) & (y == 0)).all() else ["a zero is not the first one"]
+
+
 def _far_apart() -> list[str]:
     """Cells so far apart that any other pivot overflows."""
     op = pool((Sliding(3, 1, 1),), SmoothMax(-2.0, count_include_pad=False))
@@ -132,6 +144,7 @@ SMOOTHS = (SmoothMax(1.5), SmoothMax(-2.0, count_include_pad=False))
 ALL = (*PAIRS, *LARGE, *OTHERS)
 
 CHECKS: dict[str, Callable[[], list[str]]] = {
+    "zeros": _zeros_of_both_signs,
     "max forward": lambda: _max((*PAIRS, *OTHERS), "float32", (), ("forward",)),
     "max indices": lambda: _max((*PAIRS, *OTHERS), "float32", (), ("forward_with_indices",)),
     "large max": lambda: _max(LARGE, "float32", (), ("forward",)),

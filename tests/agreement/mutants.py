@@ -34,6 +34,7 @@ def _of(module: str) -> str:
 
 DIRECT, PLAN, HALVES, ELEMENTARY = _of("direct"), _of("plan"), _of("halves"), _of("elementary")
 PASSES, ROWS, COLUMNS = _of("passes"), _of("row_first"), _of("column_first")
+ALONG, WIDE, SWEEPS, LADDER = _of("rows"), _of("wide"), _of("sweeps"), _of("ladder")
 WINNERS, SPREAD, LANES = _of("winners"), _of("spread"), _of("lanes")
 OFFSETS, GATHERED, SMOOTH = _of("offsets"), _of("gathered"), _of("smooth")
 PHASES, TILING, EXPONENTIALS = _of("phases"), _of("tiling"), _of("exponentials")
@@ -70,7 +71,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "a window one cell short at the edge of a row",
-        PASSES,
+        ALONG,
         "for p in range(start + (not summing), stop):",
         "for p in range(start + (not summing), stop - 1):",
         "max forward",
@@ -84,17 +85,31 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "the third cell of three left out",
-        PASSES,
+        ALONG,
         "store(s, q + j, join(join(a, slide_one(a, b)), slide_two(a, b)))",
         "store(s, q + j, join(a, slide_one(a, b)))",
         "max forward",
     ),
     Mutation(
-        "even and odd cells swapped at the end of a window",
-        PASSES,
-        "best = join(best, odds(a, b))\n        return best, seen",
-        "best = join(best, evens(a, b))\n        return best, seen",
+        "the last cell of a window left out",
+        ALONG,
+        "for t in range(1, kernel):\n                value = load(x, p + t)",
+        "for t in range(1, kernel - 1):\n                value = load(x, p + t)",
         "max forward",
+    ),
+    Mutation(
+        "even and odd cells swapped at the end of a window",
+        ALONG,
+        "            best = join(best, odds(a, b))",
+        "            best = join(best, evens(a, b))",
+        "max forward",
+    ),
+    Mutation(
+        "a row that ends one cell early for its mask",
+        ALONG,
+        "return load_part(x, at + p, clamped(-p), clamped(n - p), fill)",
+        "return load_part(x, at + p, clamped(-p), clamped(n - 1 - p), fill)",
+        "max int8",
     ),
     Mutation(
         "the last rows of a tall window left out",
@@ -102,6 +117,27 @@ MUTATIONS: tuple[Mutation, ...] = (
         "for t in range(1, count):\n            value = load(x, p + t * step)",
         "for t in range(1, count - 1):\n            value = load(x, p + t * step)",
         "mean forward",
+    ),
+    Mutation(
+        "the first vector of a long window left out",
+        WIDE,
+        "for c in range(0, whole, width):",
+        "for c in range(width, whole, width):",
+        "max forward",
+    ),
+    Mutation(
+        "the beginning of the next block one row short",
+        SWEEPS,
+        "e = t + kernel - 1",
+        "e = t + kernel - 2",
+        "large max",
+    ),
+    Mutation(
+        "four neighbours moved by three",
+        SWEEPS,
+        "by_one, by_two, by_four = slide(1), slide(2), slide(4)",
+        "by_one, by_two, by_four = slide(1), slide(2), slide(3)",
+        "large max",
     ),
     # -- who wins --
     Mutation(
@@ -138,6 +174,34 @@ MUTATIONS: tuple[Mutation, ...] = (
         "place = add_mark(place, spread_mark(mark(start + t * flat)))",
         "place = add_mark(place, spread_mark(mark(start)))",
         "max indices",
+    ),
+    Mutation(
+        "a zero of a long window with another zero's sign",
+        WIDE,
+        "if real & ((seen != 0) | (value == work(0))):",
+        "if real & (seen != 0):",
+        "zeros",
+    ),
+    Mutation(
+        "a NaN of a long window lost",
+        WIDE,
+        "seen |= strange\n",
+        "seen |= 0 * strange\n",
+        "max forward",
+    ),
+    Mutation(
+        "the last of equals wins in a block",
+        SWEEPS,
+        "                    best = join(load(s, p), best)\n",
+        "                    best = join(best, load(s, p))\n",
+        "large max",
+    ),
+    Mutation(
+        "a half type's -0 taken for less than +0",
+        LANES,
+        'return builder.or_(nan, builder.icmp_signed("==", value, _constants(-1, kind)))',
+        "return nan",
+        "max bfloat16",
     ),
     # -- derivatives --
     Mutation(
@@ -211,6 +275,20 @@ MUTATIONS: tuple[Mutation, ...] = (
         COLUMNS,
         "offset = kernel - kernel % (2 * done)",
         "offset = max(0, kernel - kernel % (2 * done) - 1)",
+        "large mean",
+    ),
+    Mutation(
+        "a rung of a long sum in the wrong place",
+        LADDER,
+        "kernel - kernel % (2 * block) + j",
+        "kernel - kernel % block + j",
+        "large mean",
+    ),
+    Mutation(
+        "a reciprocal without the axes before the last",
+        COLUMNS,
+        "reciprocal = work(1) / (work(factor) * work(g[e + 10]))",
+        "reciprocal = work(1) / work(g[e + 10])",
         "large mean",
     ),
     Mutation(

@@ -22,16 +22,10 @@ from numba import types
 from lunette.kernels.cpu import machine
 from lunette.kernels.cpu.direct import item_offset
 from lunette.kernels.cpu.halves import codec
+from lunette.kernels.cpu.ladder import ladder, scaled
 from lunette.kernels.cpu.lanes import lanes
 from lunette.kernels.cpu.machine import apart, compiled, pointer, real
-from lunette.kernels.cpu.passes import (
-    across_between,
-    along_input,
-    divided,
-    inside,
-    moves,
-    passes,
-)
+from lunette.kernels.cpu.passes import across_between, divided, inside, moves, passes
 from lunette.kernels.cpu.plan import (
     AXES,
     AXIS_WIDTH,
@@ -51,11 +45,16 @@ from lunette.kernels.cpu.plan import (
     WINDOW_WIDTH,
 )
 from lunette.kernels.cpu.row_first import counted, hull, input_line
+from lunette.kernels.cpu.rows import along_input
 
 __all__ = ["kernel"]
 
 FOLDED_SUM = 16
 """Cells of overlapping windows that are added one by one; more are added by doubling."""
+
+
+MANY = 2.0**60
+"""More cells than are counted where the reciprocal is used: it must be a normal number."""
 
 
 @compiled
@@ -75,7 +74,8 @@ def kernel(dtype: str) -> Any:
     fetch, _ = moves(outer)
     from_x = across_between(outer, inner, "add")
     along_s = along_input(inner, "add")
-    emit = divided(outer)
+    emit, scale = divided(outer), scaled(outer)
+    long_x, long_s = ladder(outer), ladder(inner)
     along, along_table, across, double, _ = passes(work, "add")
 
     @compiled
@@ -125,6 +125,26 @@ def kernel(dtype: str) -> Any:
                 clear(s, row, span)
         doubled(s, g[PADDED], to, last - first, stride, dilation, size, span)
 
+    @compiled
+    def finish(s, g, at, counts, factor, y, to, first, last):
+        """Outputs first … last of a line: sums over the cells that count.
+
+        Whole windows that are summed by doubling multiply by the reciprocal instead: two roundings,
+        where the sum has saved more.
+        """
+        apart()
+        e, wide = AXES + (g[RANK] - 1) * AXIS_WIDTH, max(1, g[LANES])
+        begin = end = first
+        if doubles(g, g[RANK] - 1) & (g[DIVISOR] == 0) & (factor < MANY):
+            cells = g[e + 9] * (g[e + 10] - 1) + 1
+            begin, end = inside(first, last, g[e], g[e + 7], g[e + 8], cells, 1)
+        middle, rest = (begin - first) * wide, (end - first) * wide
+        reciprocal = work(1) / (work(factor) * work(g[e + 10]))
+        emit(s, at, counts, work(factor), y, to, middle)
+        scale(s, at + middle, reciprocal, y, to + middle, rest - middle)
+        size = (last - first) * wide - rest
+        emit(s, at + rest, counts + rest, work(factor), y, to + rest, size)
+
     @machine.kernel
     def reduce_columns(x_at, y_at, z_at, scratch_at, g_at, room, first, last):
         g, s = pointer(g_at, types.int64), pointer(scratch_at, work)
@@ -136,6 +156,8 @@ def kernel(dtype: str) -> Any:
         stride, origin, dilation, size = g[e + 7], g[e + 8], g[e + 9], g[e + 10]
         row, left, counts = g[ROW], g[ROW] + g[LEFT], g[COUNTS]
         big = doubles(g, rank - 1)
+        long = big & (dilation == 1) & (g[LANES] == 0)
+        straight = long & (rank == 1) & (far == 1)  # windows are summed from the input itself
         in_place = (dilation == 1) & (0 < size <= FOLDED_SUM)
         in_place &= (stride == 1) | ((stride == 2) & (size > 1))
         for j in range(m):
@@ -166,7 +188,7 @@ def kernel(dtype: str) -> Any:
                 if lane:
                     for p in range(from_p, to_p):
                         fetch(x, base + p * far, 1, s, area + (p - from_p) * wide, wide, zero)
-                else:
+                elif not straight:
                     fetch(x, base + from_p * far, far, s, left + from_p, to_p - from_p, zero)
             elif doubles(g, 0):
                 low, high = hull(g, 0, begin, end)
@@ -210,6 +232,7 @@ def kernel(dtype: str) -> Any:
                     area,
                     row_cells,
                     end - begin,
+                    n,
                     s,
                     0,
                     from_j,
@@ -261,6 +284,7 @@ def kernel(dtype: str) -> Any:
                             at,
                             0,
                             1,
+                            n,
                             s,
                             to,
                             from_j,
@@ -273,6 +297,10 @@ def kernel(dtype: str) -> Any:
                             g,
                             table,
                         )
+                    elif straight:
+                        long_x(x, base, n, from_j, to_j, s, room, to, stride, origin, size)
+                    elif long:
+                        long_s(s, at, n, from_j, to_j, s, room, to, stride, origin, size)
                     elif (size == 0) | ((stride >= size) & (size > 4)):
                         along_table(s, at, g, table, to, from_j, to_j)
                     else:
@@ -294,8 +322,8 @@ def kernel(dtype: str) -> Any:
                         else:
                             along(s, start, to, outputs, stride, dilation, size, False)
                     result = target + (line + i * before) * m * wide + from_j * wide
-                    emit(s, to, counts + from_j * wide, work(factor), y, result, outputs * wide)
-            if (rank == 1) & (not lane):
+                    finish(s, g, to, counts + from_j * wide, factor, y, result, from_j, to_j)
+            if (rank == 1) & (not lane) & (not straight):
                 clear(s, left + from_p, to_p - from_p + width)
 
     return reduce_columns

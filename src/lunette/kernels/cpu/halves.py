@@ -10,6 +10,7 @@ exact. Narrowing rounds once, to nearest, ties to even, with subnormals, and kee
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple
@@ -19,7 +20,10 @@ from numba import types
 
 from lunette.kernels.cpu.machine import bits, compiled, real
 
-__all__ = ["Codec", "codec"]
+__all__ = ["INFINITY", "Codec", "codec", "ordered"]
+
+INFINITY = {"ordered bfloat16": 0x7F80, "ordered float16": 0x7C00}
+"""The pattern of +∞, for half types that are compared as integers."""
 
 
 class Codec(NamedTuple):
@@ -34,6 +38,15 @@ class Codec(NamedTuple):
     load: Callable[..., Any]
     store: Callable[..., Any]
     half: str
+
+    @property
+    def least(self) -> Any:
+        """The number that no other is below."""
+        if self.half in INFINITY:
+            return self.work(-1 - INFINITY[self.half])
+        if isinstance(self.work, types.Float):
+            return self.work(-math.inf)
+        return self.work(self.work.minval)
 
     @property
     def scratch(self) -> Codec:
@@ -56,6 +69,30 @@ def codec(dtype: str, real_arithmetic: bool) -> Codec:
     if real_arithmetic and not dtype.startswith("float"):
         return Codec(memory, types.float64, types.float64, as_float64, same, "")
     return Codec(memory, memory, memory, same, same, "")
+
+
+@cache
+def ordered(dtype: str) -> Codec:
+    """A half type as integers that compare as its numbers do: for a max, twice the lanes.
+
+    Two things are different: NaNs have a place in the order, and −0 is below +0. Vectors that hold
+    either are `unordered`.
+    """
+    kind = f"ordered {dtype}"
+    return Codec(types.uint16, types.int16, types.uint16, into_order, out_of_order, kind)
+
+
+@compiled
+def into_order(h):
+    """A negative number's magnitude upside down."""
+    key = np.int16(h)
+    return np.int16(key ^ ((key >> np.int16(15)) & np.int16(0x7FFF)))
+
+
+@compiled
+def out_of_order(key):
+    """The pattern of a place in the order."""
+    return np.uint16(into_order(key))
 
 
 @compiled

@@ -20,10 +20,15 @@ from numba.core import cgutils
 from numba.core.datamodel import models
 from numba.extending import intrinsic, register_model
 
+from lunette.kernels.cpu.halves import INFINITY
+
 __all__ = ["WIDTH", "Lanes", "lanes", "prefetch"]
 
 WIDTH = 64
 """Bytes of a vector of the arithmetic's type."""
+
+FEW = 16
+"""Lanes whose numbers fit a vector."""
 
 
 class Vector(types.Type):  # type: ignore[misc]
@@ -92,6 +97,8 @@ def lanes(memory: Any, work: Any, half: str) -> Lanes:
 
     def widen(context: Any, builder: Any, raw: Any) -> Any:
         to = context.get_value_type(vector)
+        if half in INFINITY:
+            return _order(builder, raw)
         if half:
             return _widen(builder, raw, half)
         if memory == work:
@@ -104,6 +111,8 @@ def lanes(memory: Any, work: Any, half: str) -> Lanes:
         return convert(raw, to)
 
     def narrow(builder: Any, value: Any) -> Any:
+        if half in INFINITY:
+            return _order(builder, value)
         if half:
             return _narrow(builder, value, half)
         if kept != work:
@@ -136,7 +145,7 @@ def lanes(memory: Any, work: Any, half: str) -> Lanes:
         one = builder.insert_element(
             ir.Constant(ir.VectorType(value.type, 1), ir.Undefined), value, _i32(0)
         )
-        return builder.extract_element(_narrow(builder, one, half), _i32(0))
+        return builder.extract_element(narrow(builder, one), _i32(0))
 
     @intrinsic  # type: ignore[untyped-decorator]
     def load(context: Any, p: Any, i: Any) -> Any:
@@ -310,12 +319,18 @@ def lanes(memory: Any, work: Any, half: str) -> Lanes:
 
     @intrinsic  # type: ignore[untyped-decorator]
     def unordered(context: Any, a: Any, b: Any) -> Any:
-        """A bit for each lane where one of the two is NaN, as an integer; 0 for integers."""
+        """A bit for each lane where one of the two is NaN, as an integer; 0 for integers.
+
+        In halves that are compared as integers, −0 is found too.
+        """
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            if not real:
+            if half in INFINITY:
+                found = builder.or_(*(_out_of_order(builder, v, half) for v in arguments))
+            elif not real:
                 return ir.Constant(ir.IntType(64), 0)
-            found = builder.fcmp_unordered("uno", *arguments)
+            else:
+                found = builder.fcmp_unordered("uno", *arguments)
             return builder.zext(builder.bitcast(found, ir.IntType(count)), ir.IntType(64))
 
         return types.int64(a, b), generate
@@ -402,11 +417,28 @@ def _numbers(count: int) -> Any:
 
 def _mask(builder: Any, low: Any, high: Any, count: int) -> Any:
     """Lanes low … high. Lane numbers are compared in 32 bits: the bounds fit after clamping."""
+    if count > FEW:
+        return _long_mask(builder, low, high, count)
     lane = ir.IntType(32)
     numbers = ir.Constant(ir.VectorType(lane, count), list(range(count)))
     low, high = (_spread(builder, builder.trunc(v, lane), numbers.type) for v in (low, high))
     above = builder.icmp_signed(">=", numbers, low)
     return builder.and_(above, builder.icmp_signed("<", numbers, high))
+
+
+def _long_mask(builder: Any, low: Any, high: Any, count: int) -> Any:
+    """The same as bits of an integer, where lane numbers would not fit a vector."""
+    whole = ir.IntType(64)
+    none, one, full = (ir.Constant(whole, n) for n in (0, 1, 64))
+
+    def below(bound: Any) -> Any:
+        bits = builder.sub(builder.shl(one, bound), one)
+        bits = builder.select(builder.icmp_signed(">=", bound, full), ir.Constant(whole, -1), bits)
+        return builder.select(builder.icmp_signed(">", bound, none), bits, none)
+
+    bits = builder.and_(below(high), builder.not_(below(low)))
+    bits = bits if count == whole.width else builder.trunc(bits, ir.IntType(count))
+    return builder.bitcast(bits, ir.VectorType(ir.IntType(1), count))
 
 
 def _places(builder: Any, p: Any, i: Any, step: Any, count: int, size: int) -> Any:
@@ -424,6 +456,21 @@ def _constants(pattern: int, vector: Any) -> Any:
 
 def _integers(value: Any, width: int) -> Any:
     return ir.VectorType(ir.IntType(width), value.type.count)
+
+
+def _order(builder: Any, raw: Any) -> Any:
+    """Half patterns as integers that compare alike, and back: the steps of `halves`, on vectors."""
+    kind = raw.type
+    sign = builder.ashr(raw, _constants(15, kind))
+    return builder.xor(raw, builder.and_(sign, _constants(0x7FFF, kind)))
+
+
+def _out_of_order(builder: Any, value: Any, half: str) -> Any:
+    """Lanes past either infinity, and those of −0."""
+    up, kind = INFINITY[half], value.type
+    place = builder.add(value, _constants(up + 1, kind))
+    nan = builder.icmp_unsigned(">", place, _constants(2 * up + 1, kind))
+    return builder.or_(nan, builder.icmp_signed("==", value, _constants(-1, kind)))
 
 
 def _widen(builder: Any, raw: Any, half: str) -> Any:

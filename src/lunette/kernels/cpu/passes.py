@@ -29,9 +29,10 @@ __all__ = [
     "Moves",
     "Passes",
     "across_between",
-    "along_input",
+    "add",
     "divided",
     "inside",
+    "larger",
     "least",
     "moves",
     "passes",
@@ -85,7 +86,7 @@ def moves(codec: Codec, watch: bool = False) -> Moves:
     width = here.width
     load, load_part, load_step = from_x.load, from_x.load_part, from_x.load_step
     store_y, store_y_part = to_y.store, to_y.store_part
-    load_s, store_s, unordered = here.load, here.store, here.unordered
+    load_s, store_s, unordered = here.load, here.store, from_x.unordered
 
     @compiled
     def keep(s, to, value):
@@ -132,6 +133,7 @@ def across_between(source: Codec, target: Codec, operation: str, watch: bool = F
     width, load, load_part = inputs.width, inputs.load, inputs.load_part
     store, store_part, join = outputs.store, outputs.store_part, getattr(inputs, operation)
     zero, unordered = source.work(0), inputs.unordered
+    ahead = 8 * AHEAD // source.memory.bitwidth
 
     @compiled
     def strange(a, b):
@@ -141,8 +143,12 @@ def across_between(source: Codec, target: Codec, operation: str, watch: bool = F
     def many(x, p, step, count):
         best = load(x, p)
         seen = strange(best, best)
+        # What comes next in memory: the rows below these.
+        below = max(count * step, ahead)
+        prefetch(x, p + below)
         for t in range(1, count):
             value = load(x, p + t * step)
+            prefetch(x, p + t * step + below)
             seen |= strange(value, value)
             best = join(best, value)
         return best, seen
@@ -199,122 +205,6 @@ def inside(first, last, n, stride, origin, kernel, least):
     begin = min(last, max(first, -(origin // stride)))
     end = max(begin, min(last, (n - kernel - origin) // stride + 1))
     return (begin, end) if end - begin >= least else (last, last)
-
-
-@cache
-def along_input(codec: Codec, operation: str) -> Any:
-    """`along` that reads rows of the input in place, for windows of stride 1 or 2.
-
-    With the operation `most`, which takes numbers on trust, it gives non-zero after a NaN.
-    """
-    from_x, here = lanes(codec.memory, codec.work, codec.half), lanes(codec.work, codec.work, "")
-    width, load, store = here.width, from_x.load, here.store
-    evens, odds, join = here.evens, here.odds, getattr(here, operation)
-    slide_one, slide_two, unordered = here.slide_one, here.slide_two, here.unordered
-    join_two = add if operation == "add" else larger
-    summing, zero, read = operation == "add", codec.work(0), codec.load
-    watch, ahead = operation == "most", 8 * AHEAD // codec.memory.bitwidth
-
-    @compiled
-    def strange(a, b):
-        return unordered(a, b) if watch else 0
-
-    @compiled
-    def general(x, p, stride, kernel):
-        """A vector of windows of any size; nothing past the last cell is read: it may end the array."""
-        if stride == 1:
-            best = load(x, p)
-            seen = strange(best, best)
-            for t in range(1, kernel):
-                value = load(x, p + t)
-                seen |= strange(value, value)
-                best = join(best, value)
-            return best, seen
-        a, b = load(x, p), load(x, p + width)
-        best, seen = join(evens(a, b), odds(a, b)), strange(a, b)
-        for t in range(2, kernel - 1, 2):
-            a, b = load(x, p + t), load(x, p + t + width)
-            seen |= strange(a, b)
-            best = join(join(best, evens(a, b)), odds(a, b))
-        if kernel % 2:
-            p += kernel - 2
-            a, b = load(x, p), load(x, p + width)
-            seen |= strange(a, b)
-            best = join(best, odds(a, b))
-        return best, seen
-
-    @compiled
-    def by_two(x, p, s, q, begin, whole, three):
-        """Windows of two or three cells, stride 2: what the next vector reads, it hands on."""
-        a, b = load(x, p + 2 * begin), load(x, p + 2 * begin + width)
-        seen, even, odd = strange(a, b), evens(a, b), odds(a, b)
-        for j in range(begin, whole - width, width):
-            a, b = load(x, p + 2 * j + 2 * width), load(x, p + 2 * j + 3 * width)
-            prefetch(x, p + 2 * j + ahead)
-            prefetch(x, p + 2 * j + ahead + width)
-            seen |= strange(a, b)
-            more = evens(a, b)
-            best = join(even, odd)
-            if three:
-                best = join(best, slide_one(even, more))
-            store(s, q + j, best)
-            even, odd = more, odds(a, b)
-        return seen
-
-    @compiled
-    def by_one(x, p, s, q, begin, whole):
-        """Windows of three cells, stride 1."""
-        a = load(x, p + begin)
-        seen = strange(a, a)
-        for j in range(begin, whole - width, width):
-            b = load(x, p + j + width)
-            prefetch(x, p + j + ahead)
-            seen |= strange(b, b)
-            store(s, q + j, join(join(a, slide_one(a, b)), slide_two(a, b)))
-            a = b
-        return seen
-
-    @compiled
-    def along(x, at, pitch, rows, s, to, first, begin, end, last, stride, origin, kernel, g, table):
-        """s[to + j − first] = the fold of window j: stride·j + origin + t, t < kernel.
-
-        So for each of `rows`, which begin `pitch` apart in x and follow each other in s. Outputs
-        begin … end, whose windows lie in the row, go side by side; the others one by one.
-        """
-        apart()
-        whole, tail = end - (end - begin) % width, end - width
-        outputs, seen = last - first, 0
-        for r in range(rows):
-            p, q = at + r * pitch + origin, to + r * outputs - first
-            block = begin
-            if (whole - begin > width) & (stride == 2) & (kernel == 3):
-                seen |= by_two(x, p, s, q, begin, whole, True)
-                block = whole - width
-            elif (whole - begin > width) & (stride == 2) & (kernel == 2):
-                seen |= by_two(x, p, s, q, begin, whole, False)
-                block = whole - width
-            elif (whole - begin > width) & (stride == 1) & (kernel == 3):
-                seen |= by_one(x, p, s, q, begin, whole)
-                block = whole - width
-            while block < end:
-                j = min(block, tail)
-                value, more = general(x, p + stride * j, stride, kernel)
-                store(s, q + j, value)
-                seen |= more
-                block += width
-        for edge in range((begin - first) + (last - end)):
-            j = first + edge if first + edge < begin else edge - (begin - first) + end
-            start, stop = g[table + WINDOW_WIDTH * j], g[table + WINDOW_WIDTH * j + 1]
-            for r in range(rows):
-                value = zero if summing else read(x[at + r * pitch + start])
-                for p in range(start + (not summing), stop):
-                    value = join_two(value, read(x[at + r * pitch + p]))
-                s[to + r * outputs + j - first] = value
-                if watch:
-                    seen |= value != value
-        return seen
-
-    return along
 
 
 @cache

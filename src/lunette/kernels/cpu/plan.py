@@ -57,6 +57,10 @@ TILE_CELLS = 1 << 15
 """Cells that a tile of a forward pass keeps in scratch memory, where that is possible."""
 
 
+LEVELS, NEAR = 5, 1024
+"""Of long sums: levels of doubling that are kept, and positions of a row that are summed at a time."""
+
+
 class Plan:
     """The table of one op on one shape, dtype and layout, and the sizes that go with it."""
 
@@ -129,6 +133,24 @@ class Plan:
         self.spread_cells = int(header[SPREAD_COUNTS]) + outputs[-1] * wide + SLACK
         header[LANE_STEP] = strides[1][lane] if lane >= 0 else 0
         self.at: int = self.table.__array_interface__["data"][0]
+
+    @property
+    def ladder_cells(self) -> int:
+        """Cells of scratch memory that the levels of long sums along the last axis need."""
+        kernel = int(self.table[AXES + (len(self.longest) - 1) * AXIS_WIDTH + 10])
+        return LEVELS * (NEAR + 5 * kernel + 2 * SLACK)
+
+    @property
+    def shares_little(self) -> bool:
+        """Whether windows are long, go by rows that lie side by side, and hold no cell more than twice."""
+        rank = len(self.longest)
+        entries = self.table[AXES : AXES + rank * AXIS_WIDTH].reshape(rank, AXIS_WIDTH)
+        cells, outputs, steps, table = (entries[:, i].tolist() for i in (0, 1, 2, 5))
+        last = self.table[table[-1] :][: outputs[-1] * WINDOW_WIDTH].reshape(-1, WINDOW_WIDTH)
+        if steps[-1] != 1 or self.longest[-1] <= FOLDED or (last[:, 2] != 1).any():
+            return False
+        visited = prod(m * k for m, k in zip(outputs, self.longest, strict=True))
+        return bool(visited <= 2 * prod(cells))
 
     def tiled(self, header: Any, pooled: Shape, outputs: list[int], windows: Any) -> None:
         """Cut the outputs of the first pooled axis so that a tile's intermediate rows stay near.

@@ -92,4 +92,5 @@ def new_array(shape: tuple[int, ...], dtype: Any) -> Array:
     size = prod(shape) * dtype.itemsize
     if size < LARGE:
         return np.empty(shape, dtype)
-    return np.asarray(_Block(size)).view(dtype).reshape(shape)
+    array: Array = np.asarray(_Block(size)).view(dtype).reshape(shape)
+    return array

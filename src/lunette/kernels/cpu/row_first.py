@@ -22,18 +22,10 @@ from numba import types
 
 from lunette.kernels.cpu import machine
 from lunette.kernels.cpu.direct import item_offset
-from lunette.kernels.cpu.halves import codec
+from lunette.kernels.cpu.halves import codec, ordered
 from lunette.kernels.cpu.lanes import lanes
 from lunette.kernels.cpu.machine import apart, compiled, pointer, real
-from lunette.kernels.cpu.passes import (
-    across_between,
-    along_input,
-    divided,
-    inside,
-    least,
-    moves,
-    passes,
-)
+from lunette.kernels.cpu.passes import across_between, divided, inside, moves, passes
 from lunette.kernels.cpu.plan import (
     AXES,
     AXIS_WIDTH,
@@ -51,6 +43,8 @@ from lunette.kernels.cpu.plan import (
     TILES,
     WINDOW_WIDTH,
 )
+from lunette.kernels.cpu.rows import along_input
+from lunette.kernels.cpu.sweeps import EIGHT, eights, sweep
 
 __all__ = ["counted", "hull", "input_line", "kernel"]
 
@@ -98,16 +92,23 @@ def kernel(dtype: str, operation: str) -> Any:
     No window of a max may be empty.
     """
     summing = operation == "add"
+    trusting = operation == "most"
     outer = codec(dtype, summing)
+    watch = trusting and isinstance(outer.work, types.Float)
+    if trusting and outer.half:
+        outer = ordered(dtype)
     memory, work, kept = outer.memory, outer.work, outer.kept
-    watch = operation == "most" and isinstance(work, types.Float)
-    fill, width = work(0) if summing else least(work), lanes(work, work, "").width
+    fill, width = work(0) if summing else outer.least, lanes(work, work, "").width
     fetch, emit = moves(outer, watch)
     from_x = across_between(outer, outer.scratch, operation, watch)
     to_y = across_between(outer.scratch, outer, operation)
     along_x = along_input(outer, operation)
     along, along_table, across, double, _ = passes(work, operation)
     divide = divided(outer)
+    # Long windows are for a max alone.
+    long = "larger" if summing else operation
+    eight = eights(outer, long, watch)
+    sweep_s, sweep_y = sweep(outer, outer.scratch, long), sweep(outer, outer, long)
 
     @compiled
     def clear(s, at, size):
@@ -146,6 +147,11 @@ def kernel(dtype: str, operation: str) -> Any:
                 else:
                     across(s, row, g[w + 2] * span, g[w + 4], to + (i - first) * span, span, False)
             return
+        if g[e + 9] == 1:
+            start = g[e + 7] * first + g[e + 8]
+            row, size = at + (start - low) * span, last - first
+            sweep_s(s, row, span, low - start, low - start + n, g[e + 10], g[e + 7], s, to, size)
+            return
         done = 1
         while True:
             for i in range(first, last):
@@ -173,7 +179,8 @@ def kernel(dtype: str, operation: str) -> Any:
         row, left = g[ROW], g[ROW] + g[LEFT]
         in_place = (wide == 0) & (far == 1) & (dilation == 1) & (size <= g[FOLD])
         in_place &= (stride == 1) | ((stride == 2) & (size > 1))
-        if not in_place:
+        long_rows = (wide == 0) & (far == 1) & (dilation == 1) & (size > g[FOLD]) & (not summing)
+        if not (in_place | long_rows):
             clear(s, row, g[ROW_SIZE])
         if summing:
             for j in range(m):
@@ -218,6 +225,7 @@ def kernel(dtype: str, operation: str) -> Any:
                         at,
                         pitch,
                         rows,
+                        n,
                         s,
                         place,
                         from_j,
@@ -255,6 +263,17 @@ def kernel(dtype: str, operation: str) -> Any:
                             axis = rank - 1
                             across_axis(s, g, axis, row, from_p, count, from_j, to_j, place, wide)
                         place += outputs * wide
+                        continue
+                    if long_rows:
+                        start, to = origin + stride * from_j, -(-row // width) * width
+                        reach = stride * (outputs - 1) + size
+                        seen |= eight(x, at, n, start, s, to, reach - EIGHT + 1)
+                        done = EIGHT
+                        while 2 * done <= size:
+                            double(s, to, reach - 2 * done + 1, done)
+                            done *= 2
+                        along(s, to, place, outputs, stride, size - done, 2, False)
+                        place += outputs
                         continue
                     count = to_p - from_p
                     seen |= fetch(x, at + from_p * far, far, s, left + from_p, count, fill)
@@ -305,6 +324,11 @@ def kernel(dtype: str, operation: str) -> Any:
                     w = g[AXES + 5] + WINDOW_WIDTH * i
                     at = here + (g[w] - low) * span
                     to_y(s, at, g[w + 2] * span, g[w + 4], y, target + i * span, span)
+            elif g[AXES + 9] == 1:
+                start = g[AXES + 7] * begin + g[AXES + 8]
+                at, to, size_0 = here + (start - low) * span, target + begin * span, end - begin
+                kernel_0, stride_0 = g[AXES + 10], g[AXES + 7]
+                sweep_y(s, at, span, low - start, high - start, kernel_0, stride_0, y, to, size_0)
             else:
                 across_axis(s, g, 0, here, low, high - low, begin, end, there, span)
                 emit(s, there, y, target + begin * span, (end - begin) * span)

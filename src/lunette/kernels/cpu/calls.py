@@ -1,0 +1,200 @@
+"""Prepared calls: kernels with their plans, the memory that they work in, and the sharing out of units."""
+
+from __future__ import annotations
+
+import threading
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from lunette.kernels import threads
+from lunette.kernels.cpu.plan import Plan, memory_order
+from lunette.kernels.cpu.results import new_array
+from lunette.kernels.cpu.tiling import Tiling
+
+__all__ = ["Call", "MarkedGradient", "QuickCall", "TiledCall", "WeightedGradient"]
+
+Array = np.ndarray[Any, Any]
+Shape = tuple[int, ...]
+
+SMALL = 1 << 16
+"""Cells visited below which one thread does the call: waking another would cost more."""
+
+
+class _Scratch(threading.local):
+    """Memory of one thread that kernels use and nobody keeps."""
+
+    def __init__(self) -> None:
+        self.memory = np.empty(0, np.uint8)
+        self.size = self.at = 0
+
+    def of(self, size: int) -> int:
+        """The address of at least `size` bytes."""
+        if self.size < size:
+            self.memory = np.empty(size + 64, np.uint8)
+            address = self.memory.__array_interface__["data"][0]
+            self.size, self.at = size, -(-address // 64) * 64
+        return self.at
+
+
+_scratch = _Scratch()
+
+
+class _Flags(threading.local):
+    """Flags of one thread for small calls: a byte for each item, zero before and after a call."""
+
+    def __init__(self) -> None:
+        self.memory, self.at = bytearray(), 0
+
+    def of(self, items: int) -> int:
+        """The address of at least `items` flags."""
+        if len(self.memory) < items or not self.at:
+            self.memory = bytearray(items + 64)
+            self.at = np.frombuffer(self.memory, np.uint8).__array_interface__["data"][0]
+        return self.at
+
+    def taken(self, items: int) -> Array:
+        """The items that are flagged; none is afterwards."""
+        flags = np.frombuffer(self.memory, np.uint8)
+        found = np.flatnonzero(flags[:items])
+        flags[:] = 0
+        return found
+
+
+_flags = _Flags()
+
+
+class Call:
+    """A kernel, its plan and the result to allocate, for one op, shape, dtype and layout."""
+
+    def __init__(
+        self, kernel: Any, plan: Plan, shape: Shape, dtype: Any, lane: int, units: int, scratch: int
+    ) -> None:
+        self.kernel, self.plan, self.units, self.scratch = kernel, plan, units, scratch
+        self.shape, self.dtype = shape, dtype
+        self.order = memory_order(len(shape), lane)
+        if self.order is not None:
+            self.in_memory = tuple(shape[axis] for axis in self.order)
+            self.back = tuple(map(self.order.index, range(len(shape))))
+        self.small = plan.cells_visited <= SMALL
+
+    def new(self) -> Array:
+        """The array for the result."""
+        if self.order is None:
+            return new_array(self.shape, self.dtype)
+        return new_array(self.in_memory, self.dtype).transpose(self.back)
+
+    def run(self, a: Array, b: Array, c: Array) -> None:
+        kernel, plan, scratch = self.kernel, self.plan, self.scratch
+        at_a, at_b = a.__array_interface__["data"][0], b.__array_interface__["data"][0]
+        at_c = at_b if c is b else c.__array_interface__["data"][0]
+        if self.small:
+            if self.units:
+                kernel(at_a, at_b, at_c, _scratch.of(scratch), plan.at, plan.room, 0, self.units)
+            return
+
+        def task(first: int, last: int) -> None:
+            kernel(at_a, at_b, at_c, _scratch.of(scratch), plan.at, plan.room, first, last)
+
+        threads.run(task, self.units)
+
+    def run_items(self, a: Array, b: Array, c: Array, items: Any) -> None:
+        """The units of some batch items alone."""
+        kernel, plan, scratch = self.kernel, self.plan, self.scratch
+        at_a, at_b, at_c = (v.__array_interface__["data"][0] for v in (a, b, c))
+        each = self.units // plan.items
+
+        def task(first: int, last: int) -> None:
+            for item in items[first:last]:
+                start = int(item) * each
+                kernel(
+                    at_a, at_b, at_c, _scratch.of(scratch), plan.at, plan.room, start, start + each
+                )
+
+        threads.run(task, len(items))
+
+
+class QuickCall(Call):
+    """A call of a kernel that takes numbers on trust, and flags the items where it should not have."""
+
+    again: Any  # gives the call that trusts nothing
+
+    def run(self, a: Array, b: Array, c: Array) -> None:
+        kernel, plan, scratch = self.kernel, self.plan, self.scratch
+        at_a, at_b = a.__array_interface__["data"][0], b.__array_interface__["data"][0]
+        at_c = at_b if c is b else c.__array_interface__["data"][0]
+        if self.small:
+            at_flags = _flags.of(plan.items)
+            kernel(at_a, at_b, at_c, _scratch.of(scratch), plan.at, at_flags, 0, self.units)
+            if 1 in _flags.memory:
+                self.again().run_items(a, b, c, _flags.taken(plan.items))
+            return
+        flags = np.zeros(plan.items, np.uint8)
+        at_flags = flags.__array_interface__["data"][0]
+
+        def task(first: int, last: int) -> None:
+            kernel(at_a, at_b, at_c, _scratch.of(scratch), plan.at, at_flags, first, last)
+
+        threads.run(task, self.units)
+        if flags.any():
+            self.again().run_items(a, b, c, np.flatnonzero(flags))
+
+
+class TiledCall:
+    """Kernels on tiles, one after the other, and the call that does flagged items again.
+
+    Of a gradient there are two: the first leaves marks or weights for the second.
+    """
+
+    def __init__(
+        self, steps: list[tuple[Any, Tiling]], shape: Shape, dtype: Any, again: Any
+    ) -> None:
+        self.steps, self.shape, self.dtype, self.again = steps, shape, dtype, again
+        self.small = prod(shape) * steps[0][1].cells <= SMALL
+
+    def new(self) -> Array:
+        """The array for the result."""
+        return new_array(self.shape, self.dtype)
+
+    def run(self, a: Array, b: Array, c: Array) -> None:
+        flags = np.zeros(self.steps[0][1].items, np.uint8)
+        self.work(a, b, c, flags)
+        if flags.any():
+            self.again().run_items(a, b, c, np.flatnonzero(flags))
+
+    def work(self, a: Array, b: Array, c: Array, flags: Array) -> None:
+        """All steps; an item that a kernel should not have trusted is flagged."""
+        self.do(0, a, b, c, flags)
+
+    def do(self, step: int, a: Array, b: Array, c: Array, flags: Array) -> None:
+        kernel, tiling = self.steps[step]
+        at_a, at_b, at_c, at_flags = (v.__array_interface__["data"][0] for v in (a, b, c, flags))
+
+        def task(first: int, last: int) -> None:
+            kernel(at_a, at_b, at_c, _scratch.of(tiling.scratch), tiling.at, at_flags, first, last)
+
+        if self.small:
+            task(0, tiling.units)
+        else:
+            threads.run(task, tiling.units)
+
+
+class MarkedGradient(TiledCall):
+    """The gradient of a max: marks, then gathering by them."""
+
+    def work(self, x: Array, gy: Array, gx: Array, flags: Array) -> None:
+        marks = new_array((self.steps[0][1].all_outputs,), np.dtype(np.uint8))
+        self.do(0, x, marks, marks, flags)
+        self.do(1, marks, gy, gx, flags)
+
+
+class WeightedGradient(TiledCall):
+    """The gradient of a smooth max: pivots and weights, then gathering by shares."""
+
+    def work(self, x: Array, gy: Array, gx: Array, flags: Array) -> None:
+        tiling = self.steps[0][1]
+        number = np.dtype(np.float32 if tiling.size == 4 else np.float64)
+        weights = new_array((2, tiling.all_outputs), number)
+        self.do(0, x, gy, weights, flags)
+        self.do(1, x, weights, gx, flags)

@@ -1,0 +1,214 @@
+"""Which kernel serves a pooling call: by op, shape, layout and dtype; found once and remembered."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import prod
+from typing import Any
+
+from lunette.kernels.cpu.calls import Call, MarkedGradient, QuickCall, TiledCall, WeightedGradient
+from lunette.kernels.cpu.library import Kernels
+from lunette.kernels.cpu.plan import FOLDED, MAX, MEAN, SMOOTH, Plan, lane_axis, memory_order
+from lunette.kernels.cpu.tiling import MOST_CELLS, Tiling, lies_alike
+from lunette.ops.base import is_float
+from lunette.ops.pooling import Pooling
+from lunette.reductions import Max, Mean, Reduction, SmoothMax
+from lunette.regions import Part, Sliding
+
+__all__ = ["forward_call", "gradient_call", "indices_call", "tangent_call"]
+
+Shape = tuple[int, ...]
+
+row_first, column_first, wide = Kernels("row_first"), Kernels("column_first"), Kernels("wide")
+winners, offsets, gathered = Kernels("winners"), Kernels("offsets"), Kernels("gathered")
+spread, smooth, direct = Kernels("spread"), Kernels("smooth"), Kernels("direct")
+
+SIDE_BY_SIDE = 64
+"""Cells of a window up to which neighbouring windows go cell by cell, side by side."""
+
+
+@lru_cache(maxsize=1024)
+def forward_call(
+    op: Pooling, shape: Shape, strides: Shape, dtype: Any, trusting: bool = True
+) -> Call | TiledCall:
+    """The call for values. Where it does not trust its cells, any NaN or infinity is served."""
+    kind, result = _kind(op.reduction), op.result_dtype(dtype)
+    steps = _elements(strides, dtype)
+    out = _kept_shape(op, shape)
+    if kind != SMOOTH:
+        lane = lane_axis(shape, steps, op.rank)
+        y_steps = _result_steps(out, lane)
+        plan = Plan(op, shape, (steps, y_steps, y_steps), lane)
+        units = plan.items * plan.tiles
+        if kind == MEAN:
+            small = all(_reach(region) <= FOLDED for region in op.regions)
+            kernel = (
+                row_first.kernel(dtype.name, "add") if small else column_first.kernel(dtype.name)
+            )
+            # After the sums, the levels of long windows; `room` says where they begin.
+            plan.room = plan.sum_cells
+            scratch = 8 * (plan.sum_cells + plan.ladder_cells)
+            return Call(kernel, plan, out, result, lane, units, scratch)
+        if not plan.empty:
+            if lane < 0 and plan.shares_little:
+                units = plan.items * plan.output_rows
+                return Call(wide.kernel(dtype.name), plan, out, result, lane, units, 0)
+            if trusting:
+                kernel = row_first.kernel(dtype.name, "most")
+                call = QuickCall(kernel, plan, out, result, lane, units, 8 * plan.scratch_cells)
+                call.again = lambda: forward_call(op, shape, strides, dtype, False)
+                return call
+            kernel = row_first.kernel(dtype.name, "larger")
+            return Call(kernel, plan, out, result, lane, units, 8 * plan.scratch_cells)
+    y_steps = _result_steps(out, -1)
+    if kind == SMOOTH and trusting:
+        tiling = _tiling(op, shape, (steps, y_steps, y_steps), dtype, areas=1)
+        if tiling is not None:
+            kernel = smooth.kernel(dtype.name, "forward", _rises(op))
+            again = lambda: forward_call(op, shape, strides, dtype, False)  # noqa: E731
+            return TiledCall([(kernel, tiling)], out, result, again)
+    plan = Plan(op, shape, (steps, y_steps, y_steps))
+    kernel = direct.value_kernel(dtype.name, kind, False)
+    return Call(kernel, plan, out, result, -1, plan.items * plan.output_rows, 24 * plan.room)
+
+
+@lru_cache(maxsize=1024)
+def indices_call(
+    op: Pooling, shape: Shape, strides: Shape, dtype: Any, trusting: bool = True
+) -> Call | TiledCall:
+    """The call for values and the flat positions of their winners."""
+    out = _kept_shape(op, shape)
+    y_steps = _result_steps(out, -1)
+    if trusting:
+        steps = (_elements(strides, dtype), y_steps, y_steps)
+        tiling = _tiling(op, shape, steps, dtype)
+        if tiling is not None:
+            again = lambda: indices_call(op, shape, strides, dtype, False)  # noqa: E731
+            return TiledCall([(offsets.kernel(dtype.name, "indices"), tiling)], out, dtype, again)
+    plan = Plan(op, shape, (_elements(strides, dtype), y_steps, y_steps))
+    if plan.has_winners:
+        return _winners(plan, "indices", out, dtype, plan.items * plan.tiles)
+    kernel = direct.value_kernel(dtype.name, MAX, True)
+    return Call(kernel, plan, out, dtype, -1, plan.items * plan.output_rows, 24 * plan.room)
+
+
+@lru_cache(maxsize=1024)
+def tangent_call(
+    op: Pooling, shape: Shape, strides: Shape, tangent: Shape, dtype: Any, trusting: bool = True
+) -> Call | TiledCall:
+    """The call for directional derivatives of max and smooth max."""
+    kind, ties = _kind(op.reduction), getattr(op.reduction, "ties", "")
+    out = _kept_shape(op, shape)
+    all_steps = (_elements(strides, dtype), _result_steps(out, -1), _elements(tangent, dtype))
+    if trusting and is_float(dtype) and ties in ("first", ""):
+        tiling = _tiling(op, shape, all_steps, dtype)
+        if tiling is not None:
+            kernel = offsets.kernel(dtype.name, "jvp")
+            if kind == SMOOTH:
+                kernel = smooth.kernel(dtype.name, "jvp", _rises(op))
+            again = lambda: tangent_call(op, shape, strides, tangent, dtype, False)  # noqa: E731
+            return TiledCall([(kernel, tiling)], out, dtype, again)
+    plan = Plan(op, shape, all_steps)
+    if ties == "first" and plan.has_winners:
+        return _winners(plan, "jvp", out, dtype, plan.items * plan.tiles)
+    kernel = direct.derivative_kernel(dtype.name, kind, ties)
+    return Call(kernel, plan, out, dtype, -1, plan.items * plan.output_rows, 24 * plan.room)
+
+
+@lru_cache(maxsize=1024)
+def gradient_call(
+    op: Pooling, shape: Shape, strides: Shape, grad: Shape, dtype: Any, trusting: bool = True
+) -> Call | TiledCall:
+    """The call for gradients of cells."""
+    kind, ties = _kind(op.reduction), getattr(op.reduction, "ties", "")
+    steps, grad_steps = _elements(strides, dtype), _elements(grad, dtype)
+    if trusting and is_float(dtype) and kind != MEAN and ties in ("first", ""):
+        arrays = (steps, grad_steps, _result_steps(shape, -1))
+        back = _tiling(op, shape, arrays, dtype, backward=True)
+        if back is not None and max(back.readers) <= SIDE_BY_SIDE:
+            again = lambda: gradient_call(op, shape, strides, grad, dtype, False)  # noqa: E731
+            ahead = _tiling(op, shape, arrays, dtype, areas=1) or back  # it is there if `back` is
+            if kind == MAX:
+                marks = offsets.kernel(dtype.name, "offsets")
+                gather = gathered.kernel(dtype.name, "max")
+                return MarkedGradient([(marks, ahead), (gather, back)], shape, dtype, again)
+            rising = _rises(op)
+            weights = smooth.kernel(dtype.name, "weights", rising)
+            gather = gathered.kernel(dtype.name, "rising" if rising else "falling")
+            return WeightedGradient([(weights, ahead), (gather, back)], shape, dtype, again)
+    if kind == MEAN:
+        lane = lane_axis(shape, steps, op.rank)
+        plan = Plan(op, shape, (steps, grad_steps, _result_steps(shape, lane)), lane)
+        if plan.has_readers:
+            kernel = spread.kernel(dtype.name)
+            units, scratch = plan.items * plan.slabs, 8 * plan.spread_cells
+            return Call(kernel, plan, shape, dtype, lane, units, scratch)
+    plan = Plan(op, shape, (steps, grad_steps, _result_steps(shape, -1)))
+    if ties == "first" and plan.has_winners:
+        return _winners(plan, "vjp", shape, dtype, plan.items * plan.slabs)
+    kernel = direct.gradient_kernel(dtype.name, kind, ties)
+    scratch = 24 * plan.room + 8 * plan.slab_cells
+    return Call(kernel, plan, shape, dtype, -1, plan.items * plan.slabs, scratch)
+
+
+# -- what the choice depends on --
+
+
+def _tiling(
+    op: Pooling, shape: Shape, steps: tuple[Shape, Shape, Shape], dtype: Any, **how: Any
+) -> Tiling | None:
+    """The tiles of a call whose windows are small and lie alike; None where they do not."""
+    cells = prod(
+        min(_reach(region), n) for region, n in zip(op.regions, shape[-op.rank :], strict=True)
+    )
+    if cells > SIDE_BY_SIDE or not lies_alike(op, shape) or 0 in shape:
+        return None
+    size = 4 if dtype.name in ("float16", "bfloat16") else dtype.itemsize
+    if not is_float(dtype) and not isinstance(op.reduction, Max):
+        size = 8
+    tiling = Tiling(op, shape, steps, size, **how)
+    return None if tiling.empty or tiling.cells > MOST_CELLS else tiling
+
+
+def _reach(region: Any) -> int:
+    """Cells of a sliding window along its axis; of other regions more than any."""
+    if isinstance(region, Part):
+        return _reach(region.region)
+    return int(region.kernel) if isinstance(region, Sliding) else 1 << 62
+
+
+def _winners(plan: Plan, verb: str, shape: Shape, dtype: Any, units: int) -> Call:
+    kernel = winners.kernel(dtype.name, verb)
+    # Values, marks, and for a gradient the sums of a slab; `room` says where each begins.
+    plan.room = plan.scratch_cells
+    return Call(kernel, plan, shape, dtype, -1, units, 16 * plan.room + 8 * plan.slab_cells + 1024)
+
+
+def _rises(op: Pooling) -> bool:
+    """Whether a smooth max goes to the max, not the min, as |beta| grows."""
+    return isinstance(op.reduction, SmoothMax) and op.reduction.beta > 0
+
+
+def _kind(reduction: Reduction) -> int:
+    if isinstance(reduction, Max):
+        return MAX
+    return MEAN if isinstance(reduction, Mean) else SMOOTH
+
+
+def _kept_shape(op: Pooling, shape: Shape) -> Shape:
+    """The shape of the result with every pooled axis kept."""
+    out = op.out_shape(shape)
+    return out if op.keepdims else out + (1,) * op.rank
+
+
+def _elements(strides: Shape, dtype: Any) -> Shape:
+    return tuple(s // dtype.itemsize for s in strides)
+
+
+def _result_steps(shape: Shape, lane: int) -> Shape:
+    """Strides of a result that is contiguous in its order of axes, in elements."""
+    order = memory_order(len(shape), lane) or tuple(range(len(shape)))
+    steps = [0] * len(shape)
+    for place, axis in enumerate(order):
+        steps[axis] = prod(shape[a] for a in order[place + 1 :])
+    return tuple(steps)

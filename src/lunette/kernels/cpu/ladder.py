@@ -1,0 +1,158 @@
+"""Sums of long windows along a row, by doubling in registers.
+
+Level b has the sum of the 2ᵇ cells from each position on. Levels up to four come of one walk along
+the row: a vector and the next, moved by one, two, four and eight lanes. A window adds one sum of
+each level that is a power of two in its length, the shortest first. Nothing is subtracted.
+"""
+
+# Numba types the kernels, not mypy.
+# mypy: disable-error-code="no-untyped-def,no-untyped-call"
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from lunette.kernels.cpu.halves import Codec
+from lunette.kernels.cpu.lanes import lanes, prefetch
+from lunette.kernels.cpu.machine import apart, compiled, within
+from lunette.kernels.cpu.passes import AHEAD, passes
+from lunette.kernels.cpu.plan import LEVELS, NEAR, SLACK
+from lunette.kernels.cpu.slides import slide
+
+__all__ = ["ladder", "scaled"]
+
+TOP = 1 << (LEVELS - 1)
+"""Cells of the last level that is kept in registers."""
+
+
+@cache
+def ladder(codec: Codec) -> Any:
+    """Sums of windows along a row in memory of a codec."""
+    inputs, here = lanes(codec.memory, codec.work, codec.half), lanes(codec.work, codec.work, "")
+    width, load, load_part = inputs.width, inputs.load, inputs.load_part
+    load_s, store, store_part, add = here.load, here.store, here.store_part, here.add
+    by_one, by_two, by_four, by_eight = slide(1), slide(2), slide(4), slide(8)
+    spread, zero, ahead = here.spread, codec.work(0), 8 * AHEAD // codec.memory.bitwidth
+    along_s, _, _, double, _ = passes(codec.work, "add")
+
+    @compiled
+    def cells(x, at, p, n):
+        """Cells p … p + width of a row of `n` that begins at `at`; zeros outside the row."""
+        within()
+        if (p >= 0) & (p + width <= n):
+            prefetch(x, at + p + ahead)
+            return load(x, at + p)
+        if p >= n:
+            return spread(zero)
+        low, high = max(0, min(width, -p)), max(0, min(width, n - p))
+        return load_part(x, at + p, low, high, zero)
+
+    @compiled
+    def climb(x, at, n, p, s, to, pitch, size, kernel):
+        """s[to + b·pitch + c] = the sum of 2ᵇ cells from p + c on, c < size; of each level in use.
+
+        Four vectors before each level are written too.
+        """
+        apart()
+        one = two = four = eight = spread(zero)
+        for c in range(-4 * width, size, width):
+            more = cells(x, at, p + c + 4 * width, n)
+            q = to + c
+            if kernel & 1:
+                store(s, q + 4 * width, more)
+            more_two = add(one, by_one(one, more))
+            one = more
+            q += pitch
+            if kernel & 2:
+                store(s, q + 3 * width, more_two)
+            more_four = add(two, by_two(two, more_two))
+            two = more_two
+            q += pitch
+            if kernel & 4:
+                store(s, q + 2 * width, more_four)
+            more_eight = add(four, by_four(four, more_four))
+            four = more_four
+            q += pitch
+            if kernel & 8:
+                store(s, q + width, more_eight)
+            store(s, q + pitch, add(eight, by_eight(eight, more_eight)))
+            eight = more_eight
+
+    @compiled
+    def join(s, at, pitch, kernel, to, outputs):
+        """s[to + j] = the sum of the window at j, of at most 31 cells; stride 1."""
+        apart()
+        for j in range(0, outputs, width):
+            total = spread(zero)
+            for level in range(LEVELS):
+                block = 1 << level
+                if kernel & block:
+                    total = add(
+                        total, load_s(s, at + level * pitch + kernel - kernel % (2 * block) + j)
+                    )
+            if outputs - j >= width:
+                store(s, to + j, total)
+            else:
+                store_part(s, to + j, total, outputs - j)
+
+    @compiled
+    def some(x, at, n, p, s, area, pitch, to, outputs, stride, kernel):
+        """s[to + j] = the sum of the `kernel` cells from p + stride·j on."""
+        apart()
+        reach = stride * (outputs - 1) + kernel
+        climb(x, at, n, p, s, area, pitch, reach, kernel)
+        if (stride == 1) & (kernel < 2 * TOP):
+            join(s, area, pitch, kernel, to, outputs)
+            return
+        started, top = False, area + (LEVELS - 1) * pitch
+        for level in range(LEVELS - 1):
+            block = 1 << level
+            if kernel & block:
+                offset = level * pitch + kernel - kernel % (2 * block)
+                along_s(s, area + offset, to, outputs, stride, 1, 1, started)
+                started = True
+        done = TOP
+        while done <= kernel:
+            if kernel & done:
+                along_s(s, top + kernel - kernel % (2 * done), to, outputs, stride, 1, 1, started)
+                started = True
+            if 2 * done <= kernel:
+                double(s, top, reach - done, done)
+            done *= 2
+
+    @compiled
+    def along(x, at, n, first, last, s, area, to, stride, origin, kernel):
+        """s[to + j − first] = the sum of window j of a row of `n` cells; `area` is for the levels."""
+        apart()
+        pitch = -(-(NEAR + 5 * kernel + SLACK) // width) * width
+        area = -(-area // width) * width + 4 * width
+        near = max(1, max(NEAR, 4 * kernel) // stride)
+        for j in range(first, last, near):
+            p, size = stride * j + origin, min(near, last - j)
+            some(x, at, n, p, s, area, pitch, to + j - first, size, stride, kernel)
+
+    return along
+
+
+@cache
+def scaled(codec: Codec) -> Any:
+    """Emit for a mean of long windows: sums times the reciprocal of the cells that count."""
+    here, to_y = lanes(codec.work, codec.work, ""), lanes(codec.kept, codec.work, codec.half)
+    width, load, spread = here.width, here.load, here.spread
+    add, multiply, zero = here.add, here.multiply, codec.work(0)
+    store, store_part = to_y.store, to_y.store_part
+
+    @compiled
+    def emit(s, at, reciprocal, y, to, size):
+        """y[to + c] = reciprocal · s[at + c] for c < size."""
+        apart()
+        nothing, factor = spread(zero), spread(reciprocal)
+        for c in range(0, size, width):
+            value = add(multiply(load(s, at + c), factor), nothing)  # never −0
+            if size - c >= width:
+                store(y, to + c, value)
+            else:
+                store_part(y, to + c, value, size - c)
+
+    return emit
