@@ -5,7 +5,7 @@ import pytest
 
 import lunette as ln
 from cases import geometries, values
-from cases.agreement import bounded_errors, direction, pool, run
+from cases.agreement import bounded_errors, differing_bits, direction, pool, run
 from cases.workloads import WORKLOADS, dtype_named
 from lunette.check.bounds import bound, cell_counts, gamma, reader_counts
 from lunette.ops.base import is_float
@@ -211,3 +211,20 @@ def test_nan_and_infinity_travel_as_in_the_specification(backend, kind, dtype):
                 np.testing.assert_allclose(
                     actual, expected, tolerance, tolerance, err_msg=f"{verb} of {op!r} on {x!r}"
                 )
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("beta", [0.8, -3.0])
+@pytest.mark.parametrize("verb", ["forward", "jvp", "vjp"])
+def test_an_infinite_cell_changes_no_bit_of_windows_that_do_not_read_it(dtype, beta, verb):
+    """Such an item goes to another kernel: it must compute the same."""
+    rng = np.random.default_rng(1)
+    op = ln.SmoothMaxPool((3, 3), beta, 2, 1)
+    x = (20 * rng.standard_normal((1, 30, 40))).astype(dtype)
+    with_infinity = x.copy()
+    with_infinity[0, -1, -1] = np.inf
+    shape = x.shape if verb == "jvp" else op.out_shape(x.shape)
+    along = rng.standard_normal(shape).astype(dtype) if verb != "forward" else None
+    plain, other = (np.asarray(run(op, verb, a, along)).reshape(-1) for a in (x, with_infinity))
+    far = plain.size * 3 // 4  # the last rows may read the infinite cell
+    assert not differing_bits(plain[:far], other[:far])
