@@ -94,6 +94,8 @@ class Tiling:
         self.all_outputs = self.items * prod(outputs)
         self.longest = [int(w[:, 4].max(initial=0)) for w in windows]
         self.empty = any(bool((w[:, 4] == 0).any()) for w in windows)
+        if self.empty:  # nothing to tile: no kernel here serves such windows
+            return
         self.tables: list[Any] = []
         self.place = WINDOWS
         _batch(g, fold([(shape[a], *(s[a] for s in strides)) for a in range(first)]))
