@@ -361,7 +361,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         GATHERED,
         "k = base - g[taps + 2 * entry + 1]",
         "k = base + g[taps + 2 * entry + 1] - 2 * g[taps + 3]",
-        "mean vjp",
+        "max vjp first",
     ),
     Mutation(
         "shares of a gradient with the sign of beta lost",
