@@ -53,6 +53,15 @@ def _max(cases: Any, dtype: str, ties: tuple[str, ...], verbs: tuple[str, ...]) 
     return found
 
 
+def _max_of_nothing() -> list[str]:
+    """Indices where every cell is −inf: the first real cell wins, never the padding."""
+    found = []
+    for lengths, regions in PAIRS:
+        x = np.full((2, *lengths), -np.inf, np.float32)
+        found += max_disagreements(regions, x, ties=(), verbs=("forward_with_indices",))
+    return found
+
+
 def _bounded(cases: Any, dtype: str, reductions: tuple[Reduction, ...], verb: str) -> list[str]:
     found = []
     for lengths, regions in cases:
@@ -147,6 +156,7 @@ CHECKS: dict[str, Callable[[], list[str]]] = {
     "zeros": _zeros_of_both_signs,
     "max forward": lambda: _max((*PAIRS, *OTHERS), "float32", (), ("forward",)),
     "max indices": lambda: _max((*PAIRS, *OTHERS), "float32", (), ("forward_with_indices",)),
+    "max of −inf": _max_of_nothing,
     "large max": lambda: _max(LARGE, "float32", (), ("forward",)),
     "max jvp first": lambda: _max(PAIRS, "float32", ("first",), ("jvp",)),
     "max jvp split": lambda: _max(PAIRS, "float32", ("split",), ("jvp",)),

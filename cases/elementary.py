@@ -24,6 +24,8 @@ def _loop(name: str) -> Any:
 
     from lunette.kernels.cpu import elementary
 
+    if name in VECTORS:
+        return _vector_loop(name)
     function = getattr(elementary, name)
 
     @numba.njit(error_model="numpy")  # type: ignore[untyped-decorator]
@@ -34,6 +36,44 @@ def _loop(name: str) -> Any:
     return apply
 
 
+VECTORS = {
+    "exp_down_32": "exp_down",
+    "exp_down_64": "exp_down",
+    "log_up_32": "log_up",
+    "log_up_64": "log_up",
+}
+"""Functions of whole vectors, by the name and the width of their numbers."""
+
+
+def _vector_loop(name: str) -> Any:
+    """A compiled loop over a function of vectors; arrays have room for a vector more."""
+    import numba
+    from numba import types
+
+    from lunette.kernels.cpu import exponentials
+    from lunette.kernels.cpu.lanes import lanes
+    from lunette.kernels.cpu.machine import pointer
+
+    number = types.float32 if name.endswith("32") else types.float64
+    function, here = getattr(exponentials, VECTORS[name]), lanes(number, number, "")
+    width, load, store = here.width, here.load, here.store
+
+    @numba.njit(error_model="numpy")  # type: ignore[untyped-decorator]
+    def apply(x_at: Any, y_at: Any, size: Any) -> None:
+        x, y = pointer(x_at, number), pointer(y_at, number)
+        for i in range(0, size, width):
+            store(y, i, function(load(x, i)))
+
+    def padded(x: Any, y: Any) -> None:
+        room = -(-x.size // width) * width
+        source, target = np.ones(room, x.dtype), np.empty(room, x.dtype)
+        source[: x.size] = x
+        apply(source.ctypes.data, target.ctypes.data, x.size)
+        y[...] = target[: x.size]
+
+    return padded
+
+
 def arguments(name: str, count: int, seed: int = 0) -> Array:
     """Arguments with normal results: spread over the whole range, and dense where kernels look."""
     rng = np.random.default_rng(seed)
@@ -41,11 +81,14 @@ def arguments(name: str, count: int, seed: int = 0) -> Array:
     info = np.finfo(dtype)
     if name.startswith("exp"):
         low, high = np.log(float(info.tiny)) + 1e-4, np.log(float(info.max)) - 1e-4
+        high = 0.0 if name in VECTORS else high
         spread, dense = rng.uniform(low, high, count), rng.uniform(-3, 0, count)
     else:
         exponents = rng.uniform(info.minexp, info.maxexp, count)
         spread, dense = np.exp2(exponents), rng.uniform(0.3, 12, count)
     near_one = 1 + rng.uniform(-1e-3, 1e-3, count)
+    if name.startswith("exp_down"):
+        near_one = 1 - near_one.clip(1)  # at most 0
     return np.concatenate([spread, dense, near_one]).astype(dtype)
 
 

@@ -302,8 +302,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "the padding's exponentials left out",
         SMOOTH,
-        "return multiply(pads, exp_down(below))",
-        "return multiply(spread(zero), exp_down(below))",
+        "return multiply(pads, exp_beside_one(below))",
+        "return multiply(spread(zero), exp_beside_one(below))",
         "smooth forward",
     ),
     Mutation(
@@ -347,7 +347,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         OFFSETS,
         "where = first\n",
         "where = spread_mark(mark(0))\n",
-        "max indices",
+        "max of −inf",
     ),
     Mutation(
         "every cell of a window receives its gradient",
@@ -388,7 +388,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "a coefficient of a vector's exp a little off",
         EXPONENTIALS,
         "1.6666665459e-1,",
-        "1.667e-1,",
+        "1.7e-1,",
         "smooth forward",
     ),
     # -- half types --

@@ -11,16 +11,17 @@ WRITTEN = 1.5
 """Units of the last place, as written in `lunette.kernels.cpu.elementary`."""
 
 FUNCTIONS = ("exp32", "log32", "exp64", "log64")
+VECTORS = tuple(elementary.VECTORS)
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("name", FUNCTIONS + VECTORS)
 def test_error_of_exp_and_log(name):
     error, where = elementary.worst_error(name, elementary.arguments(name, 3000))
     assert error <= WRITTEN, (name, error, where)
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("name", FUNCTIONS + VECTORS)
 def test_error_of_exp_and_log_at_many_arguments(name):
     error, where = elementary.worst_error(name, elementary.arguments(name, 400_000, seed=1))
     assert error <= WRITTEN, (name, error, where)
@@ -36,6 +37,13 @@ def test_exp_and_log_at_the_ends(name):
     }
     x, expected = (np.array(row, dtype) for row in ends[name[:3]])
     assert np.array_equal(elementary.applied(name, x), expected, equal_nan=True)
+
+
+@pytest.mark.parametrize(("vector", "scalar"), [("exp_down_32", "exp32"), ("exp_down_64", "exp64")])
+def test_vectors_have_the_bits_of_single_numbers(vector, scalar):
+    """Also where results are subnormal or nothing: a window may go to either kernel."""
+    x = -np.geomspace(1e-30, 1e4, 4000).astype(np.float32 if "32" in vector else np.float64)
+    assert not differing_bits(elementary.applied(vector, x), elementary.applied(scalar, x))
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])

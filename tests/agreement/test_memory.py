@@ -8,6 +8,7 @@ import pytest
 import lunette as ln
 from cases import values
 from cases.agreement import direction, run
+from lunette.kernels.cpu import results
 
 SHAPE = (8, 64, 96, 96)
 SCRATCH = 4 << 20
@@ -29,7 +30,9 @@ def views(x):
 
 
 @pytest.mark.parametrize("op", OPS, ids=repr)
-def test_no_hidden_copy(backend, op):
+def test_no_hidden_copy(backend, op, monkeypatch):
+    monkeypatch.setattr(results._kept, "limit", 0)  # else results lie in blocks of earlier ones
+    results._kept.blocks.clear()
     x = values.filled("random", SHAPE, "float32")
     grad = direction(op.out_shape(SHAPE), x.dtype)
     for name, view in views(x):
@@ -41,5 +44,31 @@ def test_no_hidden_copy(backend, op):
             result = run(op, verb, view, along, backend)
             peak = tracemalloc.get_traced_memory()[1]
             tracemalloc.stop()
-            assert result.nbytes <= peak < result.nbytes + SCRATCH, (name, verb, peak)
+            # The gradient of a smooth max keeps two numbers for each output while it runs.
+            more = 2 * grad.nbytes if verb == "vjp" and isinstance(op, ln.SmoothMaxPool) else 0
+            assert result.nbytes <= peak < result.nbytes + SCRATCH + more, (name, verb, peak)
             assert x.nbytes / 2 > SCRATCH
+
+
+def test_memory_of_results_is_used_again_within_its_bound(monkeypatch):
+    monkeypatch.setattr(results._kept, "limit", 3 << 20)
+    results._kept.blocks.clear()
+    dtype = np.dtype(np.float32)
+    one = results.new_array((1 << 19,), dtype)
+    at, view = one.ctypes.data, one[3:5]
+    one[3:5] = 7, 8
+    del one
+    other = results.new_array((1 << 19,), dtype)
+    assert other.ctypes.data != at and view.tolist() == [7, 8]  # a view keeps its memory
+    del view
+    again = results.new_array((1 << 10, 1 << 9), dtype)
+    assert again.ctypes.data == at and again.ctypes.data % 64 == 0
+    del again, other
+    assert sum(block.nbytes for block in results._kept.blocks) <= 3 << 20
+    assert results.new_array((4,), dtype).base is None  # small ones are ordinary
+
+
+def test_a_bound_that_is_no_number_is_refused(monkeypatch):
+    monkeypatch.setenv("LUNETTE_KEEP_BYTES", "plenty")
+    with pytest.raises(ValueError, match="LUNETTE_KEEP_BYTES='plenty': expected a number of bytes"):
+        results._limit()

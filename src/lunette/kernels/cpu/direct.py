@@ -19,7 +19,6 @@ from numba import types
 
 from lunette.kernels.cpu import machine
 from lunette.kernels.cpu.elementary import elementary
-from lunette.kernels.cpu.exponentials import DOUBLE, SINGLE
 from lunette.kernels.cpu.halves import codec
 from lunette.kernels.cpu.machine import compiled, pointer, real
 from lunette.kernels.cpu.plan import (
@@ -95,19 +94,6 @@ def list_rows(g, row, rows, room):
     return count, counted
 
 
-@cache
-def flushed(work: Any) -> Any:
-    """exp, and 0 where `exponentials` gives 0: a window has the same bits by either kernel."""
-    exponential = elementary(work).exp
-    lowest, zero = work(SINGLE.lowest if work == types.float32 else DOUBLE.lowest), work(0)
-
-    @compiled
-    def shares(a):
-        return zero if a <= lowest else exponential(a)
-
-    return shares
-
-
 @compiled
 def takes(best, v):
     """Whether `v` wins over `best`: larger, or the first NaN."""
@@ -118,7 +104,7 @@ def takes(best, v):
 def value_kernel(dtype: str, kind: int, indices: bool) -> Any:
     """Values of windows, and of a max its winners' flat positions."""
     memory, work, result, load, store, _ = codec(dtype, kind != MAX)
-    exponential, logarithm = flushed(work), elementary(work).log
+    exponential, logarithm = elementary(work)
 
     @machine.kernel
     def values(x_at, y_at, z_at, scratch_at, g_at, room, first, last):
@@ -182,7 +168,7 @@ def derivative_kernel(dtype: str, kind: int, ties: str) -> Any:
     """Directional derivatives of max and smooth max: array 0 is x, 1 the result, 2 the tangent."""
     memory, work, _, load, store, _ = codec(dtype, kind != MAX)
     first_only, split = ties == "first", ties == "split"
-    exponential = flushed(work)
+    exponential, _ = elementary(work)
 
     @machine.kernel
     def derivatives(x_at, y_at, dx_at, scratch_at, g_at, room, first, last):
@@ -260,7 +246,7 @@ def gradient_kernel(dtype: str, kind: int, ties: str) -> Any:
     """
     memory, work, _, load, store, _ = codec(dtype, kind != MAX)
     first_only, split = ties == "first", ties == "split"
-    exponential = flushed(work)
+    exponential, _ = elementary(work)
 
     @machine.kernel
     def gradients(x_at, gy_at, gx_at, scratch_at, g_at, room, first, last):

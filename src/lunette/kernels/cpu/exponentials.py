@@ -1,7 +1,8 @@
 """exp and log on whole vectors, for smooth max: the polynomials of `elementary`, with fewer cases.
 
-`exp_down(a)` is for a ≤ 0: within 1.5 units of the last place where the result is at least 2⁻¹²⁵
-(2⁻¹⁰²¹ for float64), and 0 below. `log_up(a)` is for finite normal a > 0: within 1.5 units.
+`exp_down(a)` is for a ≤ 0: within 1.5 units of the last place, subnormal results within one step more.
+`exp_beside_one(a)` is the same but 0 where the result is below 2⁻¹²⁵ (2⁻¹⁰²¹ for float64), for sums that are at
+least 1. `log_up(a)` is for finite normal a > 0: within 1.5 units.
 """
 
 # Numba types the kernels, not mypy.
@@ -15,7 +16,7 @@ from llvmlite import ir
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-__all__ = ["exp_down", "log_up"]
+__all__ = ["exp_beside_one", "exp_down", "log_up"]
 
 
 class Form(NamedTuple):
@@ -25,7 +26,9 @@ class Form(NamedTuple):
     integer: ir.IntType
     fraction: int
     magic: float
-    lowest: float
+    lowest: float  # the least argument with a normal result
+    nothing: float  # an argument whose result rounds to 0
+    raised: int
     ln2: tuple[float, float]
     series: tuple[float, ...]
     root_half: int
@@ -38,6 +41,8 @@ SINGLE = Form(
     23,
     12582912.0,  # 1.5·2²³: adding it rounds to an integer, whose bits are then the lowest
     -86.6,
+    -110.0,
+    64,
     (-0.693145751953125, -1.4286068203094172e-06),
     (
         1.9875691500e-4,
@@ -56,6 +61,8 @@ DOUBLE = Form(
     52,
     6755399441055744.0,
     -707.7,
+    -760.0,
+    128,
     (-0.693147180369123816490, -1.90821492927058770002e-10),
     (
         1.6059043836821613e-10,
@@ -110,20 +117,41 @@ class _Vectors:
         return value
 
 
-def _exp(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-    """e^a = 2^n · e^r with n the nearest integer to a/ln 2; 2^n is added to the exponent."""
-    (a,) = arguments
-    v = _Vectors(builder, a.type)
-    form = v.form
+def _exp_parts(v: _Vectors, a: Any) -> tuple[Any, Any]:
+    """e^a = 2^n · e^r with n the nearest integer to a/ln 2: the bits of e^r, and n as an exponent."""
+    builder, form = v.builder, v.form
     shifted = v.fma(a, v.number(1.4426950408889634), v.number(form.magic))
     exponent = builder.shl(builder.bitcast(shifted, v.whole), v.integer(form.fraction))
     n = builder.fsub(shifted, v.number(form.magic))
     r = v.fma(n, v.number(form.ln2[1]), v.fma(n, v.number(form.ln2[0]), a))
     p = v.polynomial(r, form.series)
     p = builder.fadd(v.fma(p, builder.fmul(r, r), r), v.number(1.0))
-    value = builder.bitcast(builder.add(builder.bitcast(p, v.whole), exponent), v.real)
-    within = builder.fcmp_ordered(">", a, v.number(form.lowest))
-    return builder.select(within, value, v.number(0.0))
+    return builder.bitcast(p, v.whole), exponent
+
+
+def _exp_beside_one(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    (a,) = arguments
+    v = _Vectors(builder, a.type)
+    bits, exponent = _exp_parts(v, a)
+    value = builder.bitcast(builder.add(bits, exponent), v.real)
+    normal = builder.fcmp_ordered(">", a, v.number(v.form.lowest))
+    return builder.select(normal, value, v.number(0.0))
+
+
+def _exp_down(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    """Where the result may be subnormal, a power of two larger first, then one rounding."""
+    (a,) = arguments
+    v = _Vectors(builder, a.type)
+    form = v.form
+    least = v.number(form.nothing)
+    a = builder.select(builder.fcmp_ordered(">", a, least), a, least)
+    bits, exponent = _exp_parts(v, a)
+    normal = builder.fcmp_ordered(">", a, v.number(form.lowest))
+    raised = builder.add(exponent, v.integer(form.raised << form.fraction))
+    exponent = builder.select(normal, exponent, raised)
+    value = builder.bitcast(builder.add(bits, exponent), v.real)
+    factor = builder.select(normal, v.number(1.0), v.number(2.0**-form.raised))
+    return builder.fmul(value, factor)
 
 
 def _log(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -149,7 +177,13 @@ def _log(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
 @intrinsic  # type: ignore[untyped-decorator]
 def exp_down(context: Any, a: Any) -> Any:
     """e^a of each lane, for a ≤ 0."""
-    return a(a), _exp
+    return a(a), _exp_down
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def exp_beside_one(context: Any, a: Any) -> Any:
+    """e^a of each lane, for a ≤ 0, to be added to what is at least 1."""
+    return a(a), _exp_beside_one
 
 
 @intrinsic  # type: ignore[untyped-decorator]

@@ -18,7 +18,7 @@ from numba import types
 
 from lunette.kernels.cpu import machine
 from lunette.kernels.cpu.direct import item_offset
-from lunette.kernels.cpu.exponentials import exp_down, log_up
+from lunette.kernels.cpu.exponentials import exp_beside_one, exp_down, log_up
 from lunette.kernels.cpu.halves import codec
 from lunette.kernels.cpu.lanes import lanes
 from lunette.kernels.cpu.machine import apart, compiled, pointer, real, within
@@ -83,8 +83,8 @@ def kernel(dtype: str, verb: str, rising: bool) -> Any:
 
     @compiled
     def share(value, pivot, beta):
-        """e^(beta·(value − pivot)), where the pivot is beyond every cell."""
-        return exp_down(multiply(beta, subtract(value, pivot)))
+        """e^(beta·(value − pivot)), where the pivot is beyond every cell: one cell has 1."""
+        return exp_beside_one(multiply(beta, subtract(value, pivot)))
 
     @compiled
     def uncounted(counts, counted, real_rows, cells, c):
@@ -117,7 +117,7 @@ def kernel(dtype: str, verb: str, rising: bool) -> Any:
     def padding(pads, pivot, beta):
         """The shares of zeros that count."""
         below = least(spread(zero), multiply(beta, subtract(spread(zero), pivot)))
-        return multiply(pads, exp_down(below))
+        return multiply(pads, exp_beside_one(below))
 
     @compiled
     def sums(s, p, pads, pivot, beta, g, taps, size, leads, deep, rows, step):
@@ -152,7 +152,7 @@ def kernel(dtype: str, verb: str, rising: bool) -> Any:
             for r in range(rows):
                 for t in range(size):
                     k = p + r * step + g[taps + t]
-                    part = share(load(s, k), pivot, beta)
+                    part = exp_down(multiply(beta, subtract(load(s, k), pivot)))
                     total = add(total, multiply(part, load(s, second + k)))
             p += deep
         return total
