@@ -36,6 +36,7 @@ DIRECT, PLAN, HALVES, ELEMENTARY = _of("direct"), _of("plan"), _of("halves"), _o
 PASSES, ROWS, COLUMNS = _of("passes"), _of("row_first"), _of("column_first")
 ALONG, WIDE, SWEEPS, LADDER = _of("rows"), _of("wide"), _of("sweeps"), _of("ladder")
 WINNERS, SPREAD, LANES = _of("winners"), _of("spread"), _of("lanes")
+HALF_LANES = _of("half_lanes")
 OFFSETS, GATHERED, SMOOTH = _of("offsets"), _of("gathered"), _of("smooth")
 PHASES, TILING, EXPONENTIALS = _of("phases"), _of("tiling"), _of("exponentials")
 
@@ -198,7 +199,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "a half type's -0 taken for less than +0",
-        LANES,
+        HALF_LANES,
         'return builder.or_(nan, builder.icmp_signed("==", value, _constants(-1, kind)))',
         "return nan",
         "max bfloat16",
@@ -394,7 +395,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     # -- half types --
     Mutation(
         "bfloat16 rounded half up",
-        LANES,
+        HALF_LANES,
         "rounded = builder.add(builder.add(b, constant(0x7FFF)), odd)",
         "rounded = builder.add(b, constant(0x8000))",
         "bfloat16 rounding",
