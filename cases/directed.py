@@ -91,6 +91,15 @@ def _threads() -> list[str]:
     return [difference for difference in found if difference]
 
 
+def _past_the_caches() -> list[str]:
+    """A result of more than 8 MB whose pieces end anywhere within a line of memory."""
+    x = values.filled("random", (40, 231, 243), "float32")
+    y = ln.MaxPool((2, 2), stride=1)(x)
+    pairs = np.maximum(x[:, :, 1:], x[:, :, :-1])
+    difference = differing_bits(y, np.maximum(pairs[:, 1:], pairs[:, :-1]))
+    return [difference] if difference else []
+
+
 def _layouts() -> list[str]:
     found = []
     x = values.filled("random", (2, 3, 6, 19), "float32")
@@ -187,6 +196,7 @@ CHECKS: dict[str, Callable[[], list[str]]] = {
     "float16 rounding": lambda: elementary.half_rounding_disagreements("float16"),
     "bfloat16 rounding": lambda: elementary.half_rounding_disagreements("bfloat16"),
     "threads": _threads,
+    "past the caches": _past_the_caches,
     "layouts": _layouts,
     "parts": _parts,
 }

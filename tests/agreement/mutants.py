@@ -36,7 +36,7 @@ DIRECT, PLAN, HALVES, ELEMENTARY = _of("direct"), _of("plan"), _of("halves"), _o
 PASSES, ROWS, COLUMNS = _of("passes"), _of("row_first"), _of("column_first")
 ALONG, WIDE, SWEEPS, LADDER = _of("rows"), _of("wide"), _of("sweeps"), _of("ladder")
 WINNERS, SPREAD, LANES = _of("winners"), _of("spread"), _of("lanes")
-HALF_LANES = _of("half_lanes")
+HALF_LANES, STREAMS = _of("half_lanes"), _of("streams")
 OFFSETS, GATHERED, SMOOTH = _of("offsets"), _of("gathered"), _of("smooth")
 PHASES, TILING, EXPONENTIALS = _of("phases"), _of("tiling"), _of("exponentials")
 
@@ -339,36 +339,36 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "a winner one cell late",
         OFFSETS,
-        "where = most_from(best, value, where, spread_mark(mark(code)))",
-        "where = most_from(best, value, where, spread_mark(mark(code + 1)))",
+        "at, code = p + c + places[cell], spread_mark(mark(cell))",
+        "at, code = p + c + places[cell], spread_mark(mark(cell + 1))",
         "max indices",
     ),
     Mutation(
         "all −inf won by the padding",
         OFFSETS,
-        "where = first\n",
-        "where = spread_mark(mark(0))\n",
+        "i, j = load_first(firsts, c), load_first(firsts, c + width)",
+        "i, j = spread_mark(mark(0)), load_first(firsts, c + width)",
         "max of −inf",
     ),
     Mutation(
         "every cell of a window receives its gradient",
         GATHERED,
-        "part = where_equal(load_mark(q, k), here_mark, part)",
-        "part = add(part, spread(zero))",
+        "return where_marked(q, k, code, part)",
+        "return part",
         "max vjp first",
     ),
     Mutation(
         "a cell's readers on the wrong side",
         GATHERED,
-        "k = base - g[taps + 2 * entry + 1]",
-        "k = base + g[taps + 2 * entry + 1] - 2 * g[taps + 3]",
+        "places[entry] = base - g[pairs + 2 * tap + 1]",
+        "places[entry] = base + g[pairs + 2 * tap + 1] - 2 * g[pairs + 1]",
         "max vjp first",
     ),
     Mutation(
         "shares of a gradient with the sign of beta lost",
         GATHERED,
-        "share = exp_down(multiply(beta, subtract(value, load(s, second + k))))",
-        "share = exp_down(multiply(beta, subtract(load(s, second + k), value)))",
+        "exp_down(multiply(beta, subtract(value, load(s, second + k))))",
+        "exp_down(multiply(beta, subtract(load(s, second + k), value)))",
         "smooth vjp",
     ),
     Mutation(
@@ -391,6 +391,21 @@ MUTATIONS: tuple[Mutation, ...] = (
         "1.6666665459e-1,",
         "1.7e-1,",
         "smooth forward",
+    ),
+    # -- results past the caches --
+    Mutation(
+        "the end of a piece left behind",
+        STREAMS,
+        "store_part(target, done, load(source, done), size - done)",
+        "store_part(target, done, load(source, done), 0)",
+        "past the caches",
+    ),
+    Mutation(
+        "pieces that begin an element late",
+        STREAMS,
+        "+ edges[unit % job[UNITS]]",
+        "+ edges[unit % job[UNITS]] + 1",
+        "past the caches",
     ),
     # -- half types --
     Mutation(

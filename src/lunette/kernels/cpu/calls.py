@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 from math import prod
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from lunette.kernels import threads
+from lunette.kernels.cpu.library import Kernels
+from lunette.kernels.cpu.pieces import Pieces
 from lunette.kernels.cpu.plan import Plan, memory_order
 from lunette.kernels.cpu.results import new_array
 from lunette.kernels.cpu.tiling import Tiling
@@ -38,7 +40,8 @@ class _Scratch(threading.local):
         return self.at
 
 
-_scratch = _Scratch()
+_scratch, _stage = _Scratch(), _Scratch()
+streams = Kernels("streams")
 
 
 class _Flags(threading.local):
@@ -65,8 +68,38 @@ class _Flags(threading.local):
 _flags = _Flags()
 
 
+def _share_out(
+    kernel: Any,
+    arrays: tuple[Array, Array, Array],
+    scratch: int,
+    table: int,
+    flags: int,
+    units: int,
+    pieces: Pieces | None,
+    alone: bool = False,
+) -> None:
+    """All units of a kernel, by several threads; results that come in pieces go past the caches."""
+    at_a, at_b, at_c = (v.__array_interface__["data"][0] for v in arrays)
+    if pieces is None:
+
+        def task(first: int, last: int) -> None:
+            kernel(at_a, at_b, at_c, _scratch.of(scratch), table, flags, first, last)
+    else:
+        stream, stage = streams.kernel(), pieces.stage
+        job = pieces.job(kernel, (at_a, at_b, at_c), table, flags)
+        at_job = job.__array_interface__["data"][0]
+
+        def task(first: int, last: int) -> None:
+            stream(at_job, _scratch.of(scratch), _stage.of(stage), 0, 0, 0, first, last)
+
+    threads.run(task, units, 1 if alone else 0)
+
+
 class Call:
     """A kernel, its plan and the result to allocate, for one op, shape, dtype and layout."""
+
+    pieces: Pieces | None = None
+    """Of a large result."""
 
     def __init__(
         self, kernel: Any, plan: Plan, shape: Shape, dtype: Any, lane: int, units: int, scratch: int
@@ -79,6 +112,11 @@ class Call:
             self.back = tuple(map(self.order.index, range(len(shape))))
         self.small = plan.cells_visited <= SMALL
 
+    def in_pieces(self, edges: Any, sizes: tuple[int, int]) -> Self:
+        """This call, with a result past the caches where that is large; see `Pieces`."""
+        self.pieces = Pieces.of(edges, self.shape, sizes)
+        return self
+
     def new(self) -> Array:
         """The array for the result."""
         if self.order is None:
@@ -86,18 +124,23 @@ class Call:
         return new_array(self.in_memory, self.dtype).transpose(self.back)
 
     def run(self, a: Array, b: Array, c: Array) -> None:
-        kernel, plan, scratch = self.kernel, self.plan, self.scratch
-        at_a, at_b = a.__array_interface__["data"][0], b.__array_interface__["data"][0]
-        at_c = at_b if c is b else c.__array_interface__["data"][0]
         if self.small:
             if self.units:
-                kernel(at_a, at_b, at_c, _scratch.of(scratch), plan.at, plan.room, 0, self.units)
-            return
+                self.run_alone(a, b, c, self.plan.room)
+        else:
+            self.share_out(a, b, c, self.plan.room)
 
-        def task(first: int, last: int) -> None:
-            kernel(at_a, at_b, at_c, _scratch.of(scratch), plan.at, plan.room, first, last)
+    def run_alone(self, a: Array, b: Array, c: Array, flags: int) -> None:
+        """All units, in this thread."""
+        at_a, at_b = a.__array_interface__["data"][0], b.__array_interface__["data"][0]
+        at_c = at_b if c is b else c.__array_interface__["data"][0]
+        scratch = _scratch.of(self.scratch)
+        self.kernel(at_a, at_b, at_c, scratch, self.plan.at, flags, 0, self.units)
 
-        threads.run(task, self.units)
+    def share_out(self, a: Array, b: Array, c: Array, flags: int) -> None:
+        """All units, by several threads."""
+        arrays, table = (a, b, c), self.plan.at
+        _share_out(self.kernel, arrays, self.scratch, table, flags, self.units, self.pieces)
 
     def run_items(self, a: Array, b: Array, c: Array, items: Any) -> None:
         """The units of some batch items alone."""
@@ -121,22 +164,14 @@ class QuickCall(Call):
     again: Any  # gives the call that trusts nothing
 
     def run(self, a: Array, b: Array, c: Array) -> None:
-        kernel, plan, scratch = self.kernel, self.plan, self.scratch
-        at_a, at_b = a.__array_interface__["data"][0], b.__array_interface__["data"][0]
-        at_c = at_b if c is b else c.__array_interface__["data"][0]
+        items = self.plan.items
         if self.small:
-            at_flags = _flags.of(plan.items)
-            kernel(at_a, at_b, at_c, _scratch.of(scratch), plan.at, at_flags, 0, self.units)
+            self.run_alone(a, b, c, _flags.of(items))
             if 1 in _flags.memory:
-                self.again().run_items(a, b, c, _flags.taken(plan.items))
+                self.again().run_items(a, b, c, _flags.taken(items))
             return
-        flags = np.zeros(plan.items, np.uint8)
-        at_flags = flags.__array_interface__["data"][0]
-
-        def task(first: int, last: int) -> None:
-            kernel(at_a, at_b, at_c, _scratch.of(scratch), plan.at, at_flags, first, last)
-
-        threads.run(task, self.units)
+        flags = np.zeros(items, np.uint8)
+        self.share_out(a, b, c, flags.__array_interface__["data"][0])
         if flags.any():
             self.again().run_items(a, b, c, np.flatnonzero(flags))
 
@@ -147,11 +182,19 @@ class TiledCall:
     Of a gradient there are two: the first leaves marks or weights for the second.
     """
 
+    pieces: Pieces | None = None
+    """Of a large result, which the last step makes."""
+
     def __init__(
         self, steps: list[tuple[Any, Tiling]], shape: Shape, dtype: Any, again: Any
     ) -> None:
         self.steps, self.shape, self.dtype, self.again = steps, shape, dtype, again
         self.small = prod(shape) * steps[0][1].cells <= SMALL
+
+    def in_pieces(self, edges: Any, sizes: tuple[int, int]) -> Self:
+        """This call, with a result past the caches where that is large; see `Pieces`."""
+        self.pieces = Pieces.of(edges, self.shape, sizes)
+        return self
 
     def new(self) -> Array:
         """The array for the result."""
@@ -168,16 +211,14 @@ class TiledCall:
         self.do(0, a, b, c, flags)
 
     def do(self, step: int, a: Array, b: Array, c: Array, flags: Array) -> None:
+        """One step on all its units."""
         kernel, tiling = self.steps[step]
-        at_a, at_b, at_c, at_flags = (v.__array_interface__["data"][0] for v in (a, b, c, flags))
-
-        def task(first: int, last: int) -> None:
-            kernel(at_a, at_b, at_c, _scratch.of(tiling.scratch), tiling.at, at_flags, first, last)
-
-        if self.small:
-            task(0, tiling.units)
-        else:
-            threads.run(task, tiling.units)
+        pieces = self.pieces if step == len(self.steps) - 1 else None
+        at_flags = flags.__array_interface__["data"][0]
+        units = tiling.units
+        _share_out(
+            kernel, (a, b, c), tiling.scratch, tiling.at, at_flags, units, pieces, self.small
+        )
 
 
 class MarkedGradient(TiledCall):

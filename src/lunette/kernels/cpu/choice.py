@@ -48,7 +48,8 @@ def forward_call(
             # After the sums, the levels of long windows; `room` says where they begin.
             plan.room = plan.sum_cells
             scratch = 8 * (plan.sum_cells + plan.ladder_cells)
-            return Call(kernel, plan, out, result, lane, units, scratch)
+            call = Call(kernel, plan, out, result, lane, units, scratch)
+            return call.in_pieces(plan.tile_edges, (result.itemsize, 0))
         if not plan.empty:
             if lane < 0 and plan.shares_little:
                 units = plan.items * plan.output_rows
@@ -57,7 +58,7 @@ def forward_call(
                 kernel = row_first.kernel(dtype.name, "most")
                 call = QuickCall(kernel, plan, out, result, lane, units, 8 * plan.scratch_cells)
                 call.again = lambda: forward_call(op, shape, strides, dtype, False)
-                return call
+                return call.in_pieces(plan.tile_edges, (result.itemsize, 0))
             kernel = row_first.kernel(dtype.name, "larger")
             return Call(kernel, plan, out, result, lane, units, 8 * plan.scratch_cells)
     y_steps = _result_steps(out, -1)
@@ -66,7 +67,8 @@ def forward_call(
         if tiling is not None:
             kernel = smooth.kernel(dtype.name, "forward", _rises(op))
             again = lambda: forward_call(op, shape, strides, dtype, False)  # noqa: E731
-            return TiledCall([(kernel, tiling)], out, result, again)
+            tiled = TiledCall([(kernel, tiling)], out, result, again)
+            return tiled.in_pieces(tiling.edges, (result.itemsize, 0))
     plan = Plan(op, shape, (steps, y_steps, y_steps))
     kernel = direct.value_kernel(dtype.name, kind, False)
     return Call(kernel, plan, out, result, -1, plan.items * plan.output_rows, 24 * plan.room)
@@ -84,7 +86,9 @@ def indices_call(
         tiling = _tiling(op, shape, steps, dtype)
         if tiling is not None:
             again = lambda: indices_call(op, shape, strides, dtype, False)  # noqa: E731
-            return TiledCall([(offsets.kernel(dtype.name, "indices"), tiling)], out, dtype, again)
+            kernel = offsets.kernel(dtype.name, "indices")
+            call = TiledCall([(kernel, tiling)], out, dtype, again)
+            return call.in_pieces(tiling.edges, (dtype.itemsize, 8))
     plan = Plan(op, shape, (_elements(strides, dtype), y_steps, y_steps))
     if plan.has_winners:
         return _winners(plan, "indices", out, dtype, plan.items * plan.tiles)
@@ -107,7 +111,8 @@ def tangent_call(
             if kind == SMOOTH:
                 kernel = smooth.kernel(dtype.name, "jvp", _rises(op))
             again = lambda: tangent_call(op, shape, strides, tangent, dtype, False)  # noqa: E731
-            return TiledCall([(kernel, tiling)], out, dtype, again)
+            call = TiledCall([(kernel, tiling)], out, dtype, again)
+            return call.in_pieces(tiling.edges, (dtype.itemsize, 0))
     plan = Plan(op, shape, all_steps)
     if ties == "first" and plan.has_winners:
         return _winners(plan, "jvp", out, dtype, plan.items * plan.tiles)
@@ -131,18 +136,21 @@ def gradient_call(
             if kind == MAX:
                 marks = offsets.kernel(dtype.name, "offsets")
                 gather = gathered.kernel(dtype.name, "max")
-                return MarkedGradient([(marks, ahead), (gather, back)], shape, dtype, again)
+                call = MarkedGradient([(marks, ahead), (gather, back)], shape, dtype, again)
+                return call.in_pieces(back.edges, (0, dtype.itemsize))
             rising = _rises(op)
             weights = smooth.kernel(dtype.name, "weights", rising)
             gather = gathered.kernel(dtype.name, "rising" if rising else "falling")
-            return WeightedGradient([(weights, ahead), (gather, back)], shape, dtype, again)
+            tiled = WeightedGradient([(weights, ahead), (gather, back)], shape, dtype, again)
+            return tiled.in_pieces(back.edges, (0, dtype.itemsize))
     if kind == MEAN:
         lane = lane_axis(shape, steps, op.rank)
         plan = Plan(op, shape, (steps, grad_steps, _result_steps(shape, lane)), lane)
         if plan.has_readers:
             kernel = spread.kernel(dtype.name)
             units, scratch = plan.items * plan.slabs, 8 * plan.spread_cells
-            return Call(kernel, plan, shape, dtype, lane, units, scratch)
+            spreading = Call(kernel, plan, shape, dtype, lane, units, scratch)
+            return spreading.in_pieces(plan.slab_edges, (0, dtype.itemsize))
     plan = Plan(op, shape, (steps, grad_steps, _result_steps(shape, -1)))
     if ties == "first" and plan.has_winners:
         return _winners(plan, "vjp", shape, dtype, plan.items * plan.slabs)

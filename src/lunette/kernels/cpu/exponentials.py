@@ -139,18 +139,23 @@ def _exp_beside_one(context: Any, builder: Any, signature: Any, arguments: Any) 
 
 
 def _exp_down(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-    """Where the result may be subnormal, a power of two larger first, then one rounding."""
+    """Where the result may be subnormal, a power of two larger first, then one rounding.
+
+    Where it is 0 the factor is 0: processors take their time for a product that underflows.
+    """
     (a,) = arguments
     v = _Vectors(builder, a.type)
     form = v.form
     least = v.number(form.nothing)
-    a = builder.select(builder.fcmp_ordered(">", a, least), a, least)
+    something = builder.fcmp_ordered(">", a, least)
+    a = builder.select(something, a, least)
     bits, exponent = _exp_parts(v, a)
     normal = builder.fcmp_ordered(">", a, v.number(form.lowest))
     raised = builder.add(exponent, v.integer(form.raised << form.fraction))
     exponent = builder.select(normal, exponent, raised)
     value = builder.bitcast(builder.add(bits, exponent), v.real)
-    factor = builder.select(normal, v.number(1.0), v.number(2.0**-form.raised))
+    small = builder.select(something, v.number(2.0**-form.raised), v.number(0.0))
+    factor = builder.select(normal, v.number(1.0), small)
     return builder.fmul(value, factor)
 
 

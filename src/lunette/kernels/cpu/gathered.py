@@ -23,13 +23,11 @@ from lunette.kernels.cpu.exponentials import exp_down
 from lunette.kernels.cpu.halves import Codec, codec, same
 from lunette.kernels.cpu.lanes import lanes
 from lunette.kernels.cpu.machine import apart, compiled, pointer, real
-from lunette.kernels.cpu.offsets import mark_type
 from lunette.kernels.cpu.phases import (
     cleared,
     layout,
     leading_place,
     leading_readers,
-    reads,
     tile_of,
     tile_rows,
 )
@@ -50,6 +48,7 @@ from lunette.kernels.cpu.tiling import (
     MOST,
     OUTPUTS,
     REACH,
+    READERS,
     SLOT,
     SPARE,
     TAPS,
@@ -68,39 +67,38 @@ def kernel(dtype: str, reduction: str) -> Any:
     is_max, is_smooth = reduction == "max", reduction != "max"
     outer = codec(dtype, False)
     memory, work = outer.memory, outer.work
-    mark = mark_type(work)
     here, to_x = lanes(work, work, ""), lanes(memory, work, outer.half)
     width, load, spread = here.width, here.load, here.spread
     add, subtract, multiply = here.add, here.subtract, here.multiply
-    zip_low, zip_high, where_equal = here.zip_low, here.zip_high, here.where_equal
+    zip_low, zip_high, where_marked = here.zip_low, here.zip_high, here.where_marked
     store_x, store_x_part, store_x_step = to_x.store, to_x.store_part, to_x.store_step
-    marks_here = lanes(mark, mark, "")
-    load_mark, spread_mark = marks_here.load, marks_here.spread
     sent = outer.scratch if is_smooth else outer  # what is laid out of the outputs
     lay, lay_x = layout(sent, "finite" if is_smooth else ""), layout(outer, "")
-    lay_marks = layout(Codec(types.uint8, mark, types.uint8, same, same, ""), "")
+    byte = types.uint8
+    lay_marks = layout(Codec(byte, byte, byte, same, same, ""), "")
     lay_pivots = layout(outer.scratch, "")
     bytes_each, zero = work.bitwidth // 8, work(0)
     beyond = work(math.inf if reduction == "rising" else -math.inf)  # a pivot whose shares are 0
 
     @compiled
-    def received(s, q, second, cells, phase, readers, count, c, first, last, g, taps, beta):
-        """What a vector of cells of one phase receives, taps first … last of it, from its readers."""
-        total = spread(zero)
-        value = load(cells, phase + c) if is_smooth else total
-        for r in range(count):
-            base, code = readers[2 * r] + c, readers[2 * r + 1]
-            for entry in range(first, last):
-                k = base - g[taps + 2 * entry + 1]
-                part = load(s, k)
-                if is_max:
-                    here_mark = spread_mark(mark(code + g[taps + 2 * entry]))
-                    part = where_equal(load_mark(q, k), here_mark, part)
-                if is_smooth:
-                    share = exp_down(multiply(beta, subtract(value, load(s, second + k))))
-                    part = multiply(part, share)
-                total = add(total, part)
-        return total
+    def sent_back(part, value, s, q, second, k, code, beta):
+        """What one reader sends a vector of cells."""
+        if is_max:
+            return where_marked(q, k, code, part)
+        return multiply(part, exp_down(multiply(beta, subtract(value, load(s, second + k)))))
+
+    @compiled
+    def received(s, q, second, cells, at, c, places, codes, first, last, beta):
+        """What two vectors of cells of one phase receive from readers first … last of the list."""
+        a, b = spread(zero), spread(zero)
+        value = load(cells, at + c) if is_smooth else a
+        other = load(cells, at + c + width) if is_smooth else a
+        for reader in range(first, last):
+            k, code = places[reader] + c, codes[reader]
+            a = add(a, sent_back(load(s, k), value, s, q, second, k, code, beta))
+            k += width
+            b = add(b, sent_back(load(s, k), other, s, q, second, k, code, beta))
+        return a, b
 
     @compiled
     def keep(gx, at, value, left):
@@ -110,57 +108,67 @@ def kernel(dtype: str, reduction: str) -> Any:
             store_x_part(gx, at, value, left)
 
     @compiled
+    def keep_joined(gx, at, a, b, left):
+        """Two phases of stride 2, as they alternate."""
+        keep(gx, at, zip_low(a, b), left)
+        keep(gx, at + width, zip_high(a, b), left - width)
+
+    @compiled
     def a_row(
-        s, q, second, cells, length, readers, count, gx, at, left, blocks, g, taps, stride, beta
+        s,
+        q,
+        second,
+        cells,
+        length,
+        places,
+        codes,
+        readers,
+        gx,
+        at,
+        left,
+        blocks,
+        g,
+        taps,
+        stride,
+        beta,
     ):
         """A row of inputs: `left` of them from `at` on in gx, in `blocks` of `stride`."""
         apart()
-        pairs = taps + stride + 1
-        for c in range(0, blocks, width):
+        # Where the readers of the first two phases end in the list.
+        one, two = readers * g[taps + 1], readers * g[taps + min(2, stride)]
+        for c in range(0, blocks, 2 * width):
             if stride <= 2:
-                a = received(
-                    s, q, second, cells, 0, readers, count, c, g[taps], g[taps + 1], g, pairs, beta
-                )
+                a, b = received(s, q, second, cells, 0, c, places, codes, 0, one, beta)
                 if stride == 1:
                     keep(gx, at + c, a, left - c)
+                    keep(gx, at + c + width, b, left - c - width)
                 else:
-                    b = received(
-                        s,
-                        q,
-                        second,
-                        cells,
-                        length,
-                        readers,
-                        count,
-                        c,
-                        g[taps + 1],
-                        g[taps + 2],
-                        g,
-                        pairs,
-                        beta,
-                    )
-                    keep(gx, at + 2 * c, zip_low(a, b), left - 2 * c)
-                    keep(gx, at + 2 * c + width, zip_high(a, b), left - 2 * c - width)
+                    d, e = received(s, q, second, cells, length, c, places, codes, one, two, beta)
+                    place, rest = at + 2 * c, left - 2 * c
+                    keep_joined(gx, place, a, d, rest)
+                    keep_joined(gx, place + 2 * width, b, e, rest - 2 * width)
             else:
                 for phase in range(stride):
-                    a = received(
-                        s,
-                        q,
-                        second,
-                        cells,
-                        phase * length,
-                        readers,
-                        count,
-                        c,
-                        g[taps + phase],
-                        g[taps + phase + 1],
-                        g,
-                        pairs,
-                        beta,
-                    )
+                    first, last = readers * g[taps + phase], readers * g[taps + phase + 1]
+                    place = phase * length
+                    a, b = received(s, q, second, cells, place, c, places, codes, first, last, beta)
                     cells_left = max(0, (left - stride * c - phase + stride - 1) // stride)
                     place = at + stride * c + phase
                     store_x_step(gx, place, stride, a, min(width, cells_left))
+                    cells_left = max(0, cells_left - width)
+                    store_x_step(gx, place + stride * width, stride, b, min(width, cells_left))
+
+    @compiled
+    def listed(places, codes, readers, count, g, taps, stride):
+        """What each reader reads a row with, by phase, in order: its place, and the mark of the cell."""
+        entry, pairs = 0, taps + stride + 1
+        for phase in range(stride):
+            for r in range(count):
+                base, code = readers[2 * r], readers[2 * r + 1]
+                for tap in range(g[taps + phase], g[taps + phase + 1]):
+                    places[entry] = base - g[pairs + 2 * tap + 1]
+                    codes[entry] = byte(code + g[pairs + 2 * tap])
+                    entry += 1
 
     @machine.kernel
     def gather(x_at, gy_at, gx_at, scratch_at, g_at, flags_at, begin_unit, end_unit):
@@ -177,9 +185,11 @@ def kernel(dtype: str, reduction: str) -> Any:
             table, of_row, inner = g[f + 5], g[f + 11], g[e + 1]
         n, m, far, far_y, stride, size = g[e], g[e + 1], g[e + 2], g[e + 3], g[e + 7], g[e + 10]
         slot, deep, second = g[SLOT], g[DEPTH] * g[SLOT], most * g[DEPTH] * g[SLOT] + SPARE
-        q = pointer(scratch_at + g[AREA] + bytes_each * second, mark)
+        q = pointer(scratch_at + g[AREA] + bytes_each * second, byte)
         cells = pointer(scratch_at + g[AREA] + bytes_each * 2 * second, work)
-        readers = pointer(scratch_at + 32 * most, types.int64)
+        readers = pointer(scratch_at + 24 * most, types.int64)
+        places = pointer(scratch_at + 24 * most + 16 * g[READERS], types.int64)
+        codes = pointer(scratch_at + 24 * most + 8 * g[READERS] * (2 + size), byte)
         beta, length = spread(work(real(g[BETA]))), g[LENGTH]
         blocks_in_row = (n + stride - 1) // stride
         cleared(s, g, 2, zero)
@@ -251,7 +261,7 @@ def kernel(dtype: str, reduction: str) -> Any:
                         need,
                         1,
                         1,
-                        mark(0),
+                        byte(0),
                     )
             if is_smooth & (seen != 0):
                 flags[item] = 1
@@ -288,20 +298,21 @@ def kernel(dtype: str, reduction: str) -> Any:
                         )
                         count += 1
                         continue
-                    for i in range(g[of_row + 2 * p], g[of_row + 2 * p + 1]):
-                        w = table + WINDOW_WIDTH * i
-                        if reads(g, w, p):
-                            row = (p - g[w]) // g[w + 2]
-                            readers[2 * count] = layer * deep + (i - low) * slot + g[REACH]
-                            readers[2 * count + 1] = (cell * g[w + 4] + row) * size
-                            count += 1
+                    for reader in range(g[of_row + p], g[of_row + p + 1], 2):
+                        i, row = g[reader], g[reader + 1]
+                        readers[2 * count] = layer * deep + (i - low) * slot + g[REACH]
+                        cell_row = cell * g[table + WINDOW_WIDTH * i + 4] + row
+                        readers[2 * count + 1] = cell_row * size
+                        count += 1
+                listed(places, codes, readers, count, g, g[TAPS], stride)
                 a_row(
                     s,
                     q,
                     second,
                     cells,
                     length,
-                    readers,
+                    places,
+                    codes,
                     count,
                     gx,
                     target + p * pitch_gx,

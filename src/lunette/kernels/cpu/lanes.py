@@ -56,7 +56,7 @@ class Lanes(NamedTuple):
     `i, i + step, …`; `evens` and `odds` unzip two vectors, `zip_low` and `zip_high` join them.
     `larger` keeps the first of equals and the first NaN; `most` keeps the first of equals, one
     instruction, for vectors that `unordered` has found free of NaN; `least` is its opposite. The two `_from` choose marks
-    by the same rules, and `where_equal` keeps a value where a mark has a code, else zero.
+    by the same rules, and `where_marked` keeps a value where a mark in memory has a code, else zero.
     `slide_one(a, b)` and `slide_two(a, b)` are the elements one and two after those of `a`.
     """
 
@@ -81,7 +81,7 @@ class Lanes(NamedTuple):
     most: Any
     most_from: Any
     unordered: Any
-    where_equal: Any
+    where_marked: Any
     slide_one: Any
     slide_two: Any
     least: Any
@@ -336,15 +336,18 @@ def lanes(memory: Any, work: Any, half: str) -> Lanes:
         return types.int64(a, b), generate
 
     @intrinsic  # type: ignore[untyped-decorator]
-    def where_equal(context: Any, marks: Any, code: Any, value: Any) -> Any:
-        """`value` in lanes where `marks` and `code` agree, zero elsewhere."""
+    def where_marked(context: Any, p: Any, i: Any, code: Any, value: Any) -> Any:
+        """`value` in lanes whose byte of `p`, from `i` on, is the code; zero elsewhere."""
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            marks, code, value = arguments
+            p, i, code, value = arguments
+            raw = ir.VectorType(ir.IntType(8), count)
+            at = builder.bitcast(builder.gep(p, [i]), raw.as_pointer())
+            same = builder.icmp_signed("==", builder.load(at, align=1), _spread(builder, code, raw))
             nothing = ir.Constant(value.type, [0.0 if real else 0] * count)
-            return builder.select(builder.icmp_signed("==", marks, code), value, nothing)
+            return builder.select(same, value, nothing)
 
-        return vector(marks, code, value), generate
+        return vector(p, i, types.uint8, value), generate
 
     evens, odds = list(range(0, 2 * count, 2)), list(range(1, 2 * count, 2))
     joined = [i // 2 + count * (i % 2) for i in range(2 * count)]
@@ -370,7 +373,7 @@ def lanes(memory: Any, work: Any, half: str) -> Lanes:
         most,
         most_from,
         unordered,
-        where_equal,
+        where_marked,
         shuffle(list(range(1, count + 1))),
         shuffle(list(range(2, count + 2))),
         least,

@@ -80,38 +80,45 @@ def kernel(dtype: str, verb: str) -> Any:
     keeps, writes, gathers = verb == "offsets", verb == "indices", verb == "jvp"
 
     @compiled
-    def wins(s, p, first, g, taps, size, leads, deep, rows, step):
-        """The values of windows at p, p + 1, … and the marks of their winners."""
-        best, code = spread(fill), 0
-        where = first
-        for _ in range(leads):
-            row = p
-            for _ in range(rows):
+    def listed(places, g, taps, size, leads, deep, rows, step):
+        """Where the cells of a window are from the place of the first, in order; how many they are."""
+        count = 0
+        for layer in range(leads):
+            for row in range(rows):
                 for t in range(size):
-                    value = load(s, row + g[taps + t])
-                    where = most_from(best, value, where, spread_mark(mark(code)))
-                    best = most(best, value)
-                    code += 1
-                row += step
-            p += deep
-        return best, where
+                    places[count] = layer * deep + row * step + g[taps + t]
+                    count += 1
+        return count
 
     @compiled
-    def a_row(s, p, y, q, marks, k, firsts, columns, g, taps, size, leads, deep, rows, step):
-        """A row of outputs: values to y from q on, unless only marks are asked for; marks from k on."""
+    def keep(y, q, marks, k, best, where, left):
+        """A vector of values and marks, or as many as are left of the row."""
+        if left >= width:
+            store_mark(marks, k, where)
+            if writes:
+                store_y(y, q, best)
+        elif left > 0:
+            store_mark_part(marks, k, where, left)
+            if writes:
+                store_y_part(y, q, best, left)
+
+    @compiled
+    def a_row(s, p, y, q, marks, k, firsts, columns, places, count):
+        """A row of outputs: values to y from q on, unless only marks are asked for; marks from k on.
+
+        Two vectors of windows go together, cell by cell.
+        """
         apart()
-        for c in range(0, columns, width):
-            best, where = wins(
-                s, p + c, load_first(firsts, c), g, taps, size, leads, deep, rows, step
-            )
-            if columns - c >= width:
-                store_mark(marks, k + c, where)
-                if writes:
-                    store_y(y, q + c, best)
-            else:
-                store_mark_part(marks, k + c, where, columns - c)
-                if writes:
-                    store_y_part(y, q + c, best, columns - c)
+        for c in range(0, columns, 2 * width):
+            a, b = spread(fill), spread(fill)
+            i, j = load_first(firsts, c), load_first(firsts, c + width)
+            for cell in range(count):
+                at, code = p + c + places[cell], spread_mark(mark(cell))
+                value, other = load(s, at), load(s, at + width)
+                i, j = most_from(a, value, i, code), most_from(b, other, j, code)
+                a, b = most(a, value), most(b, other)
+            keep(y, q + c, marks, k + c, a, i, columns - c)
+            keep(y, q + c + width, marks, k + c + width, b, j, columns - c - width)
 
     @machine.kernel
     def win(x_at, y_at, z_at, scratch_at, g_at, flags_at, begin_unit, end_unit):
@@ -135,7 +142,7 @@ def kernel(dtype: str, verb: str) -> Any:
         row_marks = pointer(
             scratch_at + g[AREA] + bytes_each * (most_cells * deep + SPARE), types.uint8
         )
-        places = pointer(scratch_at + 24 * most_cells, types.int64)  # by the number of a cell
+        taps = pointer(scratch_at + 24 * most_cells, types.int64)  # of each cell, from the first
         for unit in range(begin_unit, end_unit):
             item, lead, row_tile, column_tile = tile_of(g, unit)
             begin, end, low, high = tile_rows(g, row_tile, 1)
@@ -165,8 +172,12 @@ def kernel(dtype: str, verb: str) -> Any:
                 flags[item] = 1
             target = item_offset(g, item, 1) + leading_place(g, lead, 1, 1) + from_j
             rows_before = lead * (g[f + 1] if rank > 1 else 1)
+            cells, known = 0, 0
             for i in range(begin, end):
                 start, step, rows, _ = rows_of(g, i)
+                if rows != known:
+                    cells = listed(taps, g, g[TAPS], size, leads, deep, rows, step * slot)
+                    known = rows
                 p, q = (start - low) * slot, target + i * pitch_y
                 flat_y = item * g[OUTPUTS] + (rows_before + i) * m + from_j
                 marks, k = (kept, flat_y) if keeps else (row_marks, 0)
@@ -179,17 +190,13 @@ def kernel(dtype: str, verb: str) -> Any:
                     k,
                     pointer(g_at + 8 * g[FIRSTS] + from_j, types.uint8),
                     columns,
-                    g,
-                    g[TAPS],
-                    size,
-                    leads,
-                    deep,
-                    rows,
-                    step * slot,
+                    taps,
+                    cells,
                 )
                 if keeps:
                     continue
                 # Where each cell of these windows is, from the place of the first tap in the row.
+                places = pointer(scratch_at + 24 * most_cells + 8 * cells, types.int64)
                 code = 0
                 for layer in range(leads):
                     for r in range(rows):

@@ -53,7 +53,7 @@ SLACK = 128
 ROW_CELLS = 1 << 12
 """Cells of a row that a tile of a forward pass reads, where the row is all there is."""
 
-TILE_CELLS = 1 << 15
+TILE_CELLS = 1 << 11
 """Cells that a tile of a forward pass keeps in scratch memory, where that is possible."""
 
 
@@ -62,7 +62,11 @@ LEVELS, NEAR = 5, 1024
 
 
 class Plan:
-    """The table of one op on one shape, dtype and layout, and the sizes that go with it."""
+    """The table of one op on one shape, dtype and layout, and the sizes that go with it.
+
+    `tile_edges` and `slab_edges` are where tiles of outputs and slabs of inputs begin in an item's
+    results, and the end.
+    """
 
     def __init__(
         self, op: Pooling, shape: Shape, strides: tuple[Strides, Strides, Strides], lane: int = -1
@@ -105,6 +109,9 @@ class Plan:
         if isinstance(reduction, SmoothMax):
             header[BETA : BETA + 1].view(np.float64)[0] = reduction.beta
         self.items = prod(shape[axis] for axis in batch)
+        wide = max(1, int(header[LANES]))
+        cells = [prod(lengths[1:]) * wide for lengths in (outputs, pooled)]
+        self.slab_edges = np.append(slabs[:, 0], pooled[0]) * cells[1]
         self.output_rows = prod(outputs[:-1])
         self.slabs = len(slabs)
         reads = [w[:, 4] for w in windows]
@@ -115,11 +122,12 @@ class Plan:
         self.longest = [int(r.max(initial=0)) for r in reads]
         self.has_winners = not self.empty and prod(pooled) < 1 << 31
         self.tiled(header, pooled, outputs, windows[0])
+        firsts = np.arange(self.tiles + 1) * int(header[TILE])
+        self.tile_edges = np.minimum(firsts, outputs[0]) * cells[0]
         tables = [*windows, *kept_readers, slabs]
         self.table = np.concatenate([header, *(t.ravel() for t in tables)])
         # For the gradient of a mean: a slab's outputs spread over its positions, twice, and a row.
         longest = [max(n, m) for n, m in zip(pooled, outputs, strict=True)]
-        wide = max(1, int(header[LANES]))
         most = int((slabs[:, 3] - slabs[:, 2]).max(initial=1))
         thick = int((slabs[:, 1] - slabs[:, 0]).max(initial=1))
         self.spread_area = max(most, thick) * prod(longest[1:]) * wide + SLACK

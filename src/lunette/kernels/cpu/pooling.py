@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from lunette.kernels.cpu.choice import forward_call, gradient_call, indices_call, tangent_call
+from lunette.kernels.cpu.results import new_array
 from lunette.ops.base import is_float
 from lunette.ops.pooling import Pooling
 from lunette.reductions import Max, Mean, SmoothMax
@@ -42,7 +43,7 @@ def forward_with_indices(op: Pooling, operands: tuple[Array, ...]) -> tuple[Arra
     x = _readable(operands[0])
     call = indices_call(op, x.shape, x.strides, x.dtype)
     y = call.new()
-    z = np.empty_like(y, np.int64)
+    z = new_array(call.shape, np.dtype(np.int64))
     call.run(x, y, z)
     if op.keepdims:
         return y, z

@@ -38,10 +38,11 @@ Shape = tuple[int, ...]
 Strides = tuple[int, ...]
 
 # The header, past the entries that every plan has.
-ALL_OUTPUTS = 2
+ALL_OUTPUTS, READERS = 2, 4
 COLUMNS, COLUMN_TILES, ROWS, ROW_TILES, LEADS, SLOT, LENGTH, PHASES = range(6, 14)
 DEPTH, MOST, TAPS, COUNTED, CELLS, FIRSTS, OUTPUTS, BLOCK, REACH, AREA, HULLS = range(14, 25)
-"""Columns of a tile and tiles along the last axis; the same on the axis before; places of the axes
+"""Outputs of all items; readers of a row, at most, the leading axes' included.
+Columns of a tile and tiles along the last axis; the same on the axis before; places of the axes
 before that; scratch cells of a row, and of one phase of it; phases; rows of a tile; cells (readers,
 for a gradient) on the leading axes, at most; where the taps, the counted cells, the cells and the
 first taps of each output are; outputs of an item; `o`; blocks that a window reaches past its own;
@@ -108,8 +109,11 @@ class Tiling:
             g[AXES + i * AXIS_WIDTH :][: len(entry)] = entry
         spans = [_spans(g, i, w) for i, w in enumerate(windows)]
         if backward:
-            for i in range(rank - 1):
+            for i in range(rank - 2):
                 g[AXES + i * AXIS_WIDTH + 11] = self._keep(_readers(spans[i], pooled[i]))
+            if rank > 1:
+                lists = _lists(windows[-2], pooled[-2], self.place)
+                g[AXES + (rank - 2) * AXIS_WIDTH + 11] = self._keep(lists)
         _scalars(g, op)
         stride, origin, dilation, kernel = (
             int(v) for v in g[AXES + (rank - 1) * AXIS_WIDTH :][7:11]
@@ -134,12 +138,16 @@ class Tiling:
         g[ROWS] = g[ROW_TILES] = g[DEPTH] = 1
         if rank > 1:
             self._rows(g, windows[rank - 2], spans[rank - 2], areas, backward)
-        lists = 8 * (4 * int(g[MOST]) + 2 * self.cells + 2 * int(g[DEPTH] * g[MOST]) + 8)
-        g[AREA] = -(-lists // 64) * 64
+        # On the leading axes; then of each cell its place twice, or of each reader two numbers, and
+        # of each cell that one reads two more.
+        g[READERS] = int(g[MOST]) * (per_axis[-2] if rank > 1 else 1)
+        lists = 2 * int(g[READERS]) * (1 + kernel) if backward else 2 * self.cells
+        g[AREA] = -(-8 * (3 * int(g[MOST]) + lists + 8) // 64) * 64
         self.area = int(g[MOST] * g[DEPTH] * g[SLOT]) + SPARE
         self.units = self.items * int(g[LEADS] * g[ROW_TILES] * g[COLUMN_TILES])
         rows = int(g[PHASES]) + 1  # a row of the input by phase, and one of counts
         self.scratch = int(g[AREA]) + (areas * self.area + rows * int(g[LENGTH]) + SPARE) * size
+        self.edges = _edges(g, pooled if backward else outputs, stride if backward else 1)
         self.table = np.concatenate([g, *self.tables])
         self.at: int = self.table.__array_interface__["data"][0]
 
@@ -180,6 +188,18 @@ class Tiling:
         hulls = [(hull[i : i + rows, 0].min(), hull[i : i + rows, 1].max()) for i in cuts]
         g[HULLS] = self._keep(hulls)
         g[DEPTH] = max(1, *(int(high - low) for low, high in hulls))
+
+
+def _edges(g: Any, lengths: Any, stride: int) -> Any:
+    """Where each unit's results begin in an item's, and the end; None where units interleave."""
+    *_, n = lengths
+    if g[RANK] == 1:
+        return np.minimum(np.arange(int(g[COLUMN_TILES]) + 1) * int(g[COLUMNS]) * stride, n)
+    if g[COLUMN_TILES] > 1:
+        return None
+    rows = np.minimum(np.arange(int(g[ROW_TILES])) * int(g[ROWS]), lengths[-2])
+    leads = np.arange(int(g[LEADS]))[:, None] * lengths[-2]
+    return np.append(leads + rows, prod(lengths[:-1])) * n
 
 
 def _batch(g: Any, axes: list[tuple[int, ...]]) -> None:
@@ -243,6 +263,22 @@ def _readers(spans: Any, n: int) -> Any:
     readers[:, 1] = np.searchsorted(spans[:, 0], positions, "right")
     readers[:, 1] = np.maximum(readers[:, 0], readers[:, 1])
     return readers
+
+
+def _lists(windows: Any, n: int, place: int) -> Any:
+    """For each position the outputs that read it, in order, and which of their cells it is.
+
+    First where the list of each position begins and the last one ends, then the lists; all is to
+    lie at `place`.
+    """
+    cells = windows[:, 4]
+    outputs = np.repeat(np.arange(len(windows)), cells)
+    numbers = np.arange(len(outputs)) - np.repeat(np.cumsum(cells) - cells, cells)
+    positions = windows[outputs, 0] + numbers * windows[outputs, 2]
+    order = np.argsort(positions, kind="stable")
+    begins = np.searchsorted(positions[order], np.arange(n + 1))
+    lists = np.stack([outputs[order], numbers[order]], axis=1)
+    return np.concatenate([place + n + 1 + 2 * begins, lists.ravel()])
 
 
 def _most_readers(spans: Any, n: int) -> int:

@@ -1,0 +1,134 @@
+"""Large results past the caches: units fill a stage that stays near, which is poured into memory.
+
+A plain store reads a line of memory before it changes it, though all of the line will be new. A
+store past the caches does not, which halves the traffic of a result, but it must fill whole lines
+in a row. So a kernel is given, instead of the result, a stage at the same place within a line; what
+a few units leave there is a piece of the result, and goes to memory from one end to the other.
+Kernels need not know: they only find their results elsewhere.
+"""
+
+# Numba types the kernels, not mypy.
+# mypy: disable-error-code="no-untyped-def,no-untyped-call"
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from lunette.kernels.cpu import machine
+from lunette.kernels.cpu.lanes import WIDTH, lanes
+from lunette.kernels.cpu.library import PARAMETERS
+from lunette.kernels.cpu.machine import compiled, pointer
+from lunette.kernels.cpu.pieces import (
+    BATCH,
+    EDGES,
+    FLAGS,
+    ITEM,
+    KERNEL,
+    OPERANDS,
+    ROOM,
+    SIZES,
+    TABLE,
+    UNITS,
+)
+
+__all__ = ["kernel"]
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def call(
+    context: Any, at: Any, a: Any, b: Any, c: Any, d: Any, e: Any, f: Any, g: Any, h: Any
+) -> Any:
+    """Call the kernel at an address."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        kind = ir.FunctionType(ir.IntType(32), [ir.IntType(64)] * PARAMETERS)
+        builder.call(builder.inttoptr(arguments[0], kind.as_pointer()), arguments[1:])
+        return context.get_dummy_value()
+
+    return types.void(*[types.int64] * (PARAMETERS + 1)), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def store_past(context: Any, p: Any, i: Any, value: Any) -> Any:
+    """Write a whole line of memory, past the caches."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        p, i, value = arguments
+        at = builder.bitcast(builder.gep(p, [i]), value.type.as_pointer())
+        store = builder.store(value, at, align=WIDTH)
+        past = builder.module.add_metadata([ir.Constant(ir.IntType(32), 1)])
+        store.set_metadata("nontemporal", past)
+        return context.get_dummy_value()
+
+    return types.void(p, i, value), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def settle(context: Any) -> Any:
+    """Have all that was written past the caches seen by other threads before what comes next."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        builder.fence("seq_cst")
+        return context.get_dummy_value()
+
+    return types.void(), generate
+
+
+@cache
+def kernel() -> Any:
+    """The kernel that runs another on units first … last of a job and pours out what it leaves.
+
+    Its arguments are the job, the scratch memory of the other, the stage, three zeros, first, last.
+    """
+    bytes_ = lanes(types.uint8, types.uint8, "")
+    load, store_part = bytes_.load, bytes_.store_part
+
+    @compiled
+    def pour(source_at, target_at, size):
+        """Copy bytes between places that are alike within a line; part of a line is stored plainly."""
+        source, target = pointer(source_at, types.uint8), pointer(target_at, types.uint8)
+        done = min(size, (-target_at) % WIDTH)
+        store_part(target, 0, load(source, 0), done)
+        while done + WIDTH <= size:
+            store_past(target, done, load(source, done))
+            done += WIDTH
+        store_part(target, done, load(source, done), size - done)
+
+    @compiled
+    def beside(stage_at, at):
+        """The first place at or after `stage_at` that lies in its line as `at` does in its own."""
+        return stage_at + (at - stage_at) % WIDTH
+
+    @compiled
+    def element(job, edges, unit):
+        """The first element of a unit's results."""
+        return job[ITEM] * (unit // job[UNITS]) + edges[unit % job[UNITS]]
+
+    @machine.kernel
+    def stream(job_at, scratch_at, stage_at, zero, nought, nil, first, last):
+        job = pointer(job_at, types.int64)
+        edges = pointer(job[EDGES], types.int64)
+        a, b, c = job[OPERANDS], job[OPERANDS + 1], job[OPERANDS + 2]
+        size_b, size_c = job[SIZES], job[SIZES + 1]
+        unit = first
+        while unit < last:
+            until = min(last, unit + job[BATCH])
+            begin, end = element(job, edges, unit), element(job, edges, until)
+            stage_b = beside(stage_at, b + begin * size_b)
+            stage_c = beside(stage_at + job[ROOM], c + begin * size_c)
+            here_b = stage_b - begin * size_b if size_b > 0 else b
+            here_c = stage_c - begin * size_c if size_c > 0 else c
+            call(job[KERNEL], a, here_b, here_c, scratch_at, job[TABLE], job[FLAGS], unit, until)
+            if size_b > 0:
+                pour(stage_b, b + begin * size_b, (end - begin) * size_b)
+            if size_c > 0:
+                pour(stage_c, c + begin * size_c, (end - begin) * size_c)
+            unit = until
+        settle()
+
+    return stream

@@ -1,0 +1,136 @@
+"""Results that go past the caches have the bits of those that do not, and touch nothing beside them."""
+
+import numpy as np
+import pytest
+
+import lunette as ln
+from cases.agreement import run
+from lunette.kernels.cpu import calls, choice, pieces
+
+CHOICES = (
+    choice.forward_call,
+    choice.indices_call,
+    choice.tangent_call,
+    choice.gradient_call,
+)
+
+
+def forget():
+    for chosen in CHOICES:
+        chosen.cache_clear()
+
+
+@pytest.fixture
+def stream(monkeypatch):
+    """Called with bytes of the stage, or 0 for none: all results go past the caches, or none does."""
+
+    def choose(stage):
+        monkeypatch.setattr(calls, "SMALL", 0)
+        monkeypatch.setattr(pieces, "LARGE", 1 if stage else 1 << 62)
+        monkeypatch.setattr(pieces, "STAGE", stage)
+        forget()
+
+    yield choose
+    forget()
+
+
+OPS = [
+    ((3, 2, 23, 37), lambda f: f((3, 3), stride=2, padding=1)),
+    ((5, 16, 18), lambda f: f((2, 2), stride=2)),
+    ((2, 21, 70), lambda f: f((3, 3), stride=1, padding=1)),
+    ((3, 2100), lambda f: f((3,), stride=2)),
+    ((2, 9, 10, 33), lambda f: f((2, 3, 2), stride=(2, 1, 2))),
+    ((2, 40, 41), lambda f: f((9, 17), stride=1, padding=4)),
+    ((2, 30, 31), lambda f: f((2, 2), stride=(3, 5))),
+]
+REDUCTIONS = {
+    "max": ln.MaxPool,
+    "mean": ln.AvgPool,
+    "smooth": lambda *a, **k: ln.SmoothMaxPool(*a, beta=0.7, **k),
+}
+VERBS = ["forward", "jvp", "vjp", "forward_with_indices"]
+
+
+def cells(shape, dtype, seed=0):
+    return np.random.default_rng(seed).integers(-9, 9, shape).astype(dtype)
+
+
+def results(op, verb, x):
+    direction = None
+    if verb == "jvp":
+        direction = cells(x.shape, x.dtype, 1)
+    if verb == "vjp":
+        direction = cells(op.out_shape(x.shape), x.dtype, 2)
+    y = run(op, verb, x, direction, backend="cpu")
+    return [np.ascontiguousarray(part).tobytes() for part in (y if type(y) is tuple else (y,))]
+
+
+@pytest.mark.parametrize(
+    ("reduction", "verb"),
+    [(r, v) for r in REDUCTIONS for v in VERBS if r == "max" or v != "forward_with_indices"],
+)
+@pytest.mark.parametrize("stage", [64, 1 << 12])
+def test_the_bits_are_the_same_past_the_caches(stream, reduction, verb, stage):
+    asked = [(op(REDUCTIONS[reduction]), shape) for shape, op in OPS]
+    for op, shape in asked:
+        x = cells(shape, np.float32)
+        stream(0)
+        plain = results(op, verb, x)
+        stream(stage)
+        assert results(op, verb, x) == plain, (op, shape)
+        call = choice.forward_call(op, x.shape, x.strides, x.dtype)
+        assert call.pieces is not None or op.regions[-1].kernel == 17
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float16", "uint8", "bool", "int64"])
+def test_every_size_of_element_goes_past_the_caches(stream, dtype):
+    for shape, op in OPS[:3]:
+        x = cells(shape, dtype)
+        for reduction in ("max", "mean"):
+            stream(0)
+            plain = results(op(REDUCTIONS[reduction]), "forward", x)
+            stream(100)
+            assert results(op(REDUCTIONS[reduction]), "forward", x) == plain
+
+
+def test_channels_last_goes_past_the_caches(stream):
+    x = cells((2, 19, 23, 6), np.float32).transpose(0, 3, 1, 2)
+    for reduction in ("max", "mean"):
+        for verb in ("forward", "vjp"):
+            op = REDUCTIONS[reduction]((3, 3), stride=2, padding=1)
+            stream(0)
+            plain = results(op, verb, x)
+            stream(100)
+            assert results(op, verb, x) == plain
+
+
+@pytest.mark.parametrize("offset", [0, 1, 7, 15, 16, 33])
+def test_nothing_beside_the_result_is_touched(stream, offset):
+    op, x = ln.MaxPool((2, 2), stride=2), cells((7, 10, 14), np.float32)
+    expected = op(x)
+    stream(200)
+    call = choice.forward_call(op, x.shape, x.strides, x.dtype)
+    room = np.full(expected.size + 200, 77, np.float32)
+    y = room[100 + offset :][: expected.size].reshape(expected.shape)
+    call.run(x, y, y)
+    assert (y == expected).all()
+    assert (room[: 100 + offset] == 77).all()
+    assert (room[100 + offset + expected.size :] == 77).all()
+
+
+def test_items_with_nan_are_done_again_past_the_caches(stream):
+    op, x = ln.MaxPool((3, 3), stride=2, padding=1), cells((6, 17, 19), np.float32)
+    x[2, 3, 4] = x[5, 0, 0] = np.nan
+    stream(0)
+    plain = [results(op, verb, x) for verb in VERBS]
+    stream(100)
+    assert [results(op, verb, x) for verb in VERBS] == plain
+
+
+def test_a_large_result_is_past_the_caches_and_a_small_one_is_not():
+    op = ln.MaxPool((2, 2), stride=2)
+    for items, past in ((1, False), (2048, True)):
+        shape = (items, 64, 64)
+        strides = (64 * 64 * 4, 64 * 4, 4)
+        call = choice.forward_call(op, shape, strides, np.dtype(np.float32))
+        assert (call.pieces is not None) == past
