@@ -30,6 +30,7 @@ __all__ = [
     "Passes",
     "across_between",
     "add",
+    "averaged",
     "divided",
     "inside",
     "larger",
@@ -155,7 +156,10 @@ def across_between(source: Codec, target: Codec, operation: str, watch: bool = F
 
     @compiled
     def few(x, p, step, count):
-        a, b = load(x, p), load(x, p + step)
+        a = load(x, p)
+        if count == 1:
+            return a, strange(a, a)
+        b = load(x, p + step)
         if count == 2:
             return join(a, b), strange(a, b)
         c = load(x, p + 2 * step)
@@ -176,7 +180,7 @@ def across_between(source: Codec, target: Codec, operation: str, watch: bool = F
             return seen
         # The last vector ends with the row, so it may repeat some of the one before.
         whole, last = size - size % width, size - width
-        if (count == 2) | (count == 3):
+        if count <= 3:
             for c in range(0, whole, width):
                 value, more = few(x, at + c, step, count)
                 store(y, to + c, value)
@@ -229,6 +233,34 @@ def divided(codec: Codec) -> Any:
                 store_part(y, to + c, value, size - c)
 
     return emit
+
+
+@cache
+def averaged(codec: Codec) -> Any:
+    """The last axis of a mean: rows added up, over the cells that count."""
+    here, to_y = lanes(codec.work, codec.work, ""), lanes(codec.kept, codec.work, codec.half)
+    width, load, spread = here.width, here.load, here.spread
+    add_lanes, multiply, divide = here.add, here.multiply, here.divide
+    store, store_part, zero = to_y.store, to_y.store_part, codec.work(0)
+
+    @compiled
+    def average(s, at, step, count, counts, factor, y, to, size):
+        """y[to + c] = the sum of s[at + t·step + c], t < count, over factor · s[counts + c]."""
+        apart()
+        nothing, lead = spread(zero), spread(factor)
+        for c in range(0, size, width):
+            total, p = nothing, at + c
+            for _ in range(count):
+                total = add_lanes(total, load(s, p))
+                p += step
+            value = divide(total, multiply(lead, load(s, counts + c)))
+            value = add_lanes(value, nothing)  # never −0
+            if size - c >= width:
+                store(y, to + c, value)
+            else:
+                store_part(y, to + c, value, size - c)
+
+    return average
 
 
 @cache

@@ -25,7 +25,7 @@ from lunette.kernels.cpu.direct import item_offset
 from lunette.kernels.cpu.halves import codec, ordered
 from lunette.kernels.cpu.lanes import lanes
 from lunette.kernels.cpu.machine import apart, compiled, pointer, real
-from lunette.kernels.cpu.passes import across_between, divided, inside, moves, passes
+from lunette.kernels.cpu.passes import across_between, averaged, divided, inside, moves, passes
 from lunette.kernels.cpu.plan import (
     AXES,
     AXIS_WIDTH,
@@ -54,6 +54,14 @@ def counted(g, axis, i):
     """The cells of a window that count on one axis."""
     w = g[AXES + axis * AXIS_WIDTH + 5] + WINDOW_WIDTH * i
     return real(g[w + 3]) if g[COUNT_PADDING] else float(g[w + 4])
+
+
+@compiled
+def divisor(g, cells):
+    """What a sum is divided by, given the cells that count on all axes but the last."""
+    if g[DIVISOR] > 0:
+        return real(g[DIVISOR])
+    return 1.0 if cells == 0 else cells
 
 
 @compiled
@@ -104,7 +112,7 @@ def kernel(dtype: str, operation: str) -> Any:
     to_y = across_between(outer.scratch, outer, operation)
     along_x = along_input(outer, operation)
     along, along_table, across, double, _ = passes(work, operation)
-    divide = divided(outer)
+    divide, average = divided(outer), averaged(outer)
     # Long windows are for a max alone.
     long = "larger" if summing else operation
     eight = eights(outer, long, watch)
@@ -126,9 +134,7 @@ def kernel(dtype: str, operation: str) -> Any:
                 f = AXES + axis * AXIS_WIDTH
                 factor *= counted(g, axis, rest % g[f + 1])
                 rest //= g[f + 1]
-            factor = 1.0 if factor == 0 else factor
-            if g[DIVISOR] > 0:
-                factor = real(g[DIVISOR])
+            factor = divisor(g, factor)
             k = line * outputs
             divide(s, at + k, g[COUNTS], work(factor), y, to + k, outputs)
 
@@ -313,7 +319,14 @@ def kernel(dtype: str, operation: str) -> Any:
                     across_axis(s, g, axis, at, 0, g[f], 0, g[f + 1], to, span)
                 span *= g[f + 1]
                 here, there = there, here
-            if summing:
+            if summing & (rank == 2):
+                for i in range(begin, end):
+                    w = g[AXES + 5] + WINDOW_WIDTH * i
+                    at, step = here + (g[w] - low) * span, g[w + 2] * span
+                    factor = work(divisor(g, counted(g, 0, i)))
+                    to = target + i * span
+                    average(s, at, step, g[w + 4], g[COUNTS], factor, y, to, span)
+            elif summing:
                 across_axis(s, g, 0, here, low, high - low, begin, end, there, span)
                 inner = outputs * max(wide, 1)
                 for i in range(begin, end):
