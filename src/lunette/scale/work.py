@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import os
 import time
+import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +22,11 @@ from lunette.regions import Sliding
 from lunette.scale import outputs
 from lunette.scale.errors import ScaleError
 from lunette.scale.journal import Journal
+from lunette.scale.opening import kind_of, open_source
 from lunette.scale.operators import OPERATORS, apply, check_dtype
-from lunette.scale.plan import Job, Pass, Step, plan_passes
-from lunette.scale.run import bytes_of, run
-from lunette.scale.stores import Level, Source, create_level, forget_handles, kind_of, open_source
+from lunette.scale.plan import Job, Pass, Step, check_room, plan_passes, tiles_at_once
+from lunette.scale.run import bytes_left, run
+from lunette.scale.stores import Level, Source, create_level, open_handles_for
 
 __all__ = ["Options", "Outcome", "pool", "pyramid"]
 
@@ -103,7 +107,10 @@ def pyramid(
     _check_operator(operator)
     _checked(lambda: size(levels, "levels", 1))
     opened = open_source(source, options.array, options.axes)
-    letters = "yx" if kind_of(out, "OUT") == "tif" else "zyx"  # OME-TIFF keeps every plane
+    kind = kind_of(out, "OUT")
+    if kind == "zarr":
+        opened = opened.reordered("tczyx")  # the order that OME-NGFF wants
+    letters = "yx" if kind == "tif" else "zyx"  # OME-TIFF keeps every plane
     steps, shape = [], opened.shape
     for level in range(1, levels + 1):
         halved = [a in letters and n > 1 for a, n in zip(opened.axes, shape, strict=True)]
@@ -133,10 +140,10 @@ def _do(
 ) -> Outcome:
     _checked(lambda: check_dtype(operator, np.dtype(source.dtype)))
     kind = kind_of(out, "OUT")
-    _check_paths(Path(source.path), out)
+    _check_paths(Path(source.path), out, kind, multiscale, len(steps))
     for step in steps:
         _check_lengths(step)
-    outputs.check_format(kind, source, steps[-1].out_shape, multiscale)
+    outputs.check_format(out, kind, source, steps[-1].out_shape, multiscale)
     chunks, unit = _chunks(source, steps, options)
     job = _job(operator, source, out, kind, steps, multiscale, chunks, options)
     _check_existing(out, kind, multiscale, len(steps), options)
@@ -144,24 +151,24 @@ def _do(
     workers = _workers(options)
     memory = options.memory or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
     here = 0 if options.scheduler else _resident() + SLACK
-    job = replace(job, passes=())
-    passes, most = plan_passes(job, unit, memory - here, workers, multiscale)
+    room = memory - here
+    passes = plan_passes(job, unit, room, workers, multiscale)
+    if kind == "png":  # a PNG is made from the whole level: its cells, and Pillow's copy
+        check_room(2 * prod(steps[0].out_shape) * np.dtype(source.dtype).itemsize, room, "a PNG")
     journal = Journal(out.with_name(out.name + ".journal"))
-    forget_handles()
     started = time.perf_counter()
     if options.resume:
         plan = journal.resume(job)
         passes = tuple(Pass(**{k: _tuples(v) for k, v in p.items()}) for p in plan)
-        job = replace(job, passes=passes)
-    else:
-        job = replace(job, passes=passes)
-        outputs.remove(out, kind, multiscale, len(steps))
-        outputs.begin(out, kind, multiscale)
-        for level in ([job.base] if job.base else []) + list(job.levels):
-            _create(level, source.axes)
+        outputs.tidy(out, kind)
+    job = replace(job, passes=passes, run=uuid.uuid4().hex)
+    most = tiles_at_once(job, room, workers)
+    if not options.resume:
+        _begin(job, out, kind, multiscale)
         journal.start(job, json.loads(json.dumps([asdict(p) for p in passes])))
+    open_handles_for(job.run)
     totals = [0, 0]
-    whole = bytes_of(job)
+    whole = bytes_left(job, journal)
 
     def report(read: int, written: int) -> None:
         totals[0] += read
@@ -176,7 +183,7 @@ def _do(
         run(job, journal, most, options.scheduler, report)
     finally:
         set_num_threads(threads)
-    outputs.finish(job, out, kind, multiscale)
+    _finish(job, out, kind, multiscale)
     journal.finish()
     return Outcome(
         tuple(level.shape for level in job.levels),
@@ -203,7 +210,7 @@ def _job(
     levels = []
     for k, shape in enumerate(shapes):
         stored = tuple(max(1, c) for c in chunks)
-        path = outputs.level_path(out, kind, multiscale, k)
+        path = outputs.level_path(out.absolute(), kind, multiscale, k)
         inner = "zarr" if kind == "zarr" else "npy"
         levels.append(
             Level(
@@ -214,11 +221,26 @@ def _job(
     return Job(operator, source, steps, base, tuple(levels[1:]))
 
 
-def _create(level: Level, axes: str) -> None:
+def _begin(job: Job, out: Path, kind: str, multiscale: bool) -> None:
+    """Empty levels in the place of an earlier output; or nothing, where they cannot be made."""
     try:
-        create_level(level, axes)
+        outputs.remove(out, kind, multiscale, len(job.levels))
+        outputs.begin(out, kind, multiscale)
+        for level in ([job.base] if job.base else []) + list(job.levels):
+            create_level(level, job.source.axes)
     except OSError as error:
-        raise ScaleError(f"cannot make {level.path}: {error}") from error
+        with suppress(OSError):
+            outputs.remove(out, kind, multiscale, len(job.levels))
+        raise ScaleError(f"cannot make {out}: {error}") from error
+
+
+def _finish(job: Job, out: Path, kind: str, multiscale: bool) -> None:
+    try:
+        outputs.finish(job, out, kind, multiscale)
+    except OSError as error:
+        raise ScaleError(
+            f"cannot make {out}: {error}; its levels are kept, go on with --resume"
+        ) from error
 
 
 def _warm(operator: str, source: Source, step: Step) -> None:
@@ -255,19 +277,28 @@ def _check_lengths(step: Step) -> None:
             raise ScaleError(f"axis {axis} of shape {step.in_shape}: {error}") from error
 
 
-def _check_paths(source: Path, out: Path) -> None:
-    """An output may not lie in the input, nor swallow it."""
-    a, b = source.resolve(), out.resolve()
-    if a == b or a in b.parents:
-        raise ScaleError(f"OUT={str(out)!r} lies inside IN={str(source)!r}; choose another place")
-    if b in a.parents:
-        raise ScaleError(f"IN={str(source)!r} lies inside OUT={str(out)!r}; choose another place")
-    if not b.parent.is_dir():
-        raise ScaleError(f"OUT={str(out)!r}: there is no directory {str(b.parent)!r}")
+def _check_paths(source: Path, out: Path, kind: str, multiscale: bool, levels: int) -> None:
+    """Nothing that is written may lie in the input, nor swallow it."""
+    a = source.resolve()
+    written = [out, *outputs.final_paths(out, kind, multiscale, levels), outputs.folder_of(out)]
+    for path in written:
+        b = path.resolve()
+        if a == b or a in b.parents:
+            raise ScaleError(
+                f"OUT={str(path)!r} lies inside IN={str(source)!r}; choose another place"
+            )
+        if b in a.parents:
+            raise ScaleError(
+                f"IN={str(source)!r} lies inside OUT={str(path)!r}; choose another place"
+            )
+    if not out.resolve().parent.is_dir():
+        raise ScaleError(f"OUT={str(out)!r}: there is no directory {str(out.resolve().parent)!r}")
 
 
 def _check_existing(out: Path, kind: str, multiscale: bool, levels: int, options: Options) -> None:
     there = [p for p in outputs.final_paths(out, kind, multiscale, levels) if p.exists()]
+    if options.resume and options.force:
+        raise ScaleError("--resume goes on and --force begins again; expected one of them")
     if options.resume or options.force:
         return
     begun = out.with_name(out.name + ".journal")
