@@ -75,6 +75,39 @@ def test_compressed_and_tiled_tiff_is_read_by_tiles(tmp_path):
     np.testing.assert_array_equal(np.load(tmp_path / "out.npy"), halved(x, (1, 2)))
 
 
+@pytest.mark.parametrize("operator", ["max", "min", "stride", "mean"])
+@pytest.mark.parametrize("kind", ["npy", "fortran", "tif", "zarr 2", "zarr 3"])
+def test_bytes_in_any_order(tmp_path, kind, operator):
+    x = volume((6, 8, 34), "u2", seed=3) * np.uint16(200)
+    swapped = x.astype(">u2")
+    source = tmp_path / {"npy": "in.npy", "fortran": "in.npy", "tif": "in.tif"}.get(kind, "in.zarr")
+    if source.suffix == ".npy":
+        np.save(source, np.asarray(swapped, order="F" if kind == "fortran" else "C"))
+    elif kind == "tif":
+        tifffile.imwrite(source, x, byteorder=">", photometric="minisblack")
+    else:
+        options = {"zarr_format": int(kind[-1]), "chunks": (4, 4, 5)}
+        zarr.create_array(str(source), shape=x.shape, dtype=">u2", **options)[...] = x
+    native = tmp_path / "native.npy"
+    np.save(native, x)
+    results = []
+    for name, path in (("a", source), ("b", native)):
+        out = tmp_path / f"{name}.npy"
+        lunette("pyramid", path, out, "--levels", 1, "--op", operator)
+        results.append(np.load(out.with_name(f"{name}.1.npy")))
+    np.testing.assert_array_equal(*results)
+    if operator == "mean":
+        np.testing.assert_array_equal(results[0], halved(x))
+
+
+def test_pages_and_samples_of_a_tiff_are_what_they_are(tmp_path):
+    # RGB pages without names: the pages are z, the samples channels, which are not pooled.
+    x = volume((5, 12, 14, 3))
+    tifffile.imwrite(tmp_path / "in.tif", x, photometric="rgb")
+    lunette("pyramid", tmp_path / "in.tif", tmp_path / "out.npy", "--levels", 1)
+    np.testing.assert_array_equal(np.load(tmp_path / "out.1.npy"), halved(x, (0, 1, 2)))
+
+
 def test_channels_of_an_image_are_not_pooled(tmp_path):
     x = volume((9, 12, 3))
     source = write(tmp_path / "in.png", x)
@@ -171,6 +204,39 @@ def test_scale_and_translation_of_every_level(tmp_path):
     assert multiscale(tmp_path / "mean.zarr")["axes"] == axes
     lunette("pyramid", source, tmp_path / "taken.zarr", "--levels", 1, "--op", "stride")
     assert transformations(tmp_path / "taken.zarr")[1] == ("1", [1, 8, 1, 1], [0, 100, 0, 10])
+
+
+def test_axes_are_put_in_the_order_that_ome_zarr_wants(tmp_path):
+    x = volume((4, 2, 12, 10), "u2")
+    sizes = {"PhysicalSizeX": 0.5, "PhysicalSizeXUnit": "nm", "PhysicalSizeZ": 2.0}
+    source = write(tmp_path / "in.ome.tif", x, metadata={"axes": "ZCYX", **sizes}, ome=True)
+    lunette("pyramid", source, tmp_path / "out.zarr", "--levels", 1)
+    group = zarr.open_group(str(tmp_path / "out.zarr"), mode="r")
+    moved = x.transpose(1, 0, 2, 3)
+    np.testing.assert_array_equal(group["0"][...], moved)
+    np.testing.assert_array_equal(group["1"][...], halved(moved, (1, 2, 3)))
+    assert [a["name"] for a in multiscale(tmp_path / "out.zarr")["axes"]] == list("czyx")
+    assert transformations(tmp_path / "out.zarr")[1] == ("1", [1, 4, 2, 1], [0, 1, 0.5, 0.25])
+    units = [a.get("unit") for a in multiscale(tmp_path / "out.zarr")["axes"]]
+    assert units == [None, "micrometer", None, "nanometer"]  # OME-TIFF means µm where it says none
+    picture = write(tmp_path / "in.png", volume((9, 12, 3)))
+    lunette("pyramid", picture, tmp_path / "picture.zarr", "--levels", 1)
+    level = zarr.open_group(str(tmp_path / "picture.zarr"), mode="r")["1"]
+    np.testing.assert_array_equal(level[...], halved(volume((9, 12, 3)), (0, 1)).transpose(2, 0, 1))
+
+
+def test_ome_tiff_keeps_sizes_and_units(tmp_path):
+    x = volume((3, 12, 10))
+    sizes = {"PhysicalSizeX": 0.5, "PhysicalSizeXUnit": "nm", "PhysicalSizeY": 2.0}
+    source = write(tmp_path / "in.ome.tif", x, metadata={"axes": "ZYX", **sizes}, ome=True)
+    lunette("pyramid", source, tmp_path / "pyramid.ome.tif", "--levels", 1)
+    lunette("pool", "max", "--kernel", "2,2", source, tmp_path / "pool.ome.tif")
+    for name, factor in (("pyramid", 1), ("pool", 2)):
+        with tifffile.TiffFile(tmp_path / f"{name}.ome.tif") as file:
+            text = file.ome_metadata
+        assert f'PhysicalSizeX="{0.5 * factor}" PhysicalSizeXUnit="nm"' in text
+        assert f'PhysicalSizeY="{2.0 * factor}" PhysicalSizeYUnit="µm"' in text
+        assert "PhysicalSizeZ" not in text
 
 
 def test_a_validator_of_ome_zarr_reads_it(tmp_path):
