@@ -61,6 +61,23 @@ def test_dtypes(dtype):
         same_bits(op(lazy), op(x))
 
 
+def test_bytes_in_any_order():
+    x = np.random.default_rng(5).normal(size=(11, 7))
+    lazy = da.from_array(x.astype(">f8"), chunks=(4, 3))
+    op = ln.MaxPool((3, 3), 2, 1)
+    gy = np.ones(op.out_shape(x.shape))
+    same_bits(op(lazy), op(x))
+    same_bits(op.vjp(lazy, gy), op.vjp(x, gy))
+
+
+def test_chunks_without_cells():
+    x = np.random.default_rng(5).normal(size=(11,)).astype("f4")
+    lazy = da.from_array(x, chunks=((4, 0, 1, 6, 0),), name=False)
+    for op in (ln.MaxPool((3,), 2, 1), ln.AvgPool((3,), 2, 1), ln.AdaptiveAvgPool((20,))):
+        same_bits(op(lazy), op(x))
+        same_bits(op.vjp(lazy, op(x)), op.vjp(x, op(x)))
+
+
 def test_exact_rationals_go_through_the_specification():
     from tests.cells import sample
 
@@ -202,5 +219,7 @@ def test_what_an_op_refuses_it_refuses_before_any_work():
         ln.MaxPool((2, 2)).vjp(x, x)
     with pytest.raises(TypeError, match="integers have no tangent"):
         ln.MaxPool((2,)).vjp(da.ones(4, dtype="i4"), da.ones(2, dtype="i4"))
+    with pytest.raises(TypeError, match="x is a masked array"):
+        ln.max_pool(da.ma.masked_greater(x, 1), (2, 2))
     with pytest.raises(TypeError, match="masked array"):
         ln.MaxPool((2,)).jvp(da.ones(4), np.ma.masked_array(np.ones(4)))

@@ -220,14 +220,15 @@ def test_chunks_that_a_killed_run_had_begun_are_taken_away(tmp_path, source, mon
 def test_a_resumed_run_stays_within_the_memory_of_its_own(tmp_path, monkeypatch):
     source, out = tmp_path / "in.npy", tmp_path / "out.zarr"
     np.lib.format.open_memmap(source, "w+", np.uint8, (256, 512, 512))
-    begin = ["pyramid", source, out, "--levels", 2, "--chunks", "128,128,128"]
+    begin = ["pyramid", source, out, "--levels", 2, "--chunks", "16,16,16", "--threads", 1]
     with monkeypatch.context() as patch:
         patch.setattr(run, "_wait_threads", _interrupting(run._wait_threads, after=1))
         lunette(*begin, code=130)
     resident = work._resident() + work.SLACK
     monkeypatch.setattr(work, "_resident", lambda: resident - work.SLACK)
-    message = lunette(*begin, "--resume", "--memory", str(resident + 10_000_000), code=1)
-    assert "10.0 MB of --memory are left" in message
+    # Level by level, a tile would need 8.5 MB; the run that was begun does two levels at once.
+    message = lunette(*begin, "--resume", "--memory", str(resident + 8_700_000), code=1)
+    assert "a tile of (16, 16, 16) needs 9.0 MB, and 8.7 MB of --memory are left" in message
     lunette(*begin, "--resume")
 
 
