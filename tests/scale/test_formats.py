@@ -10,7 +10,7 @@ import zarr
 from PIL import Image
 
 import lunette as ln
-from lunette.scale.stores import Level
+from lunette.scale.stores import Level, Source
 from tests.scale.commands import halved, lunette, volume
 
 
@@ -54,15 +54,14 @@ def test_pool_keeps_the_dtype(tmp_path, operator, dtype):
         pytest.skip("bool has no mean; that it is refused is tested elsewhere")
     x = volume((9, 10, 11), dtype)
     source = write(tmp_path / "in.npy", x)
-    kernel = "1,1" if operator == "stride" else "2,2"
-    lunette("pool", operator, "--kernel", kernel, "--stride", "2", source, tmp_path / "out.zarr")
+    lunette("pool", operator, "--kernel", "2,2", source, tmp_path / "out.zarr")
     result = read(tmp_path / "out.zarr")
     assert result.dtype == x.dtype
     blocks = x[:, :, :10].reshape(9, 5, 2, 5, 2)
     expected = {
         "max": blocks.max((2, 4)),
         "min": blocks.min((2, 4)),
-        "stride": x[:, ::2, ::2],
+        "stride": blocks[:, :, 0, :, 0],
         "mean": ln.avg_pool(x, (2, 2)) if dtype[0] == "f" else halved(x[:, :, :10], (1, 2)),
     }[operator]
     np.testing.assert_array_equal(result, expected)
@@ -247,6 +246,39 @@ def test_a_validator_of_ome_zarr_reads_it(tmp_path):
     image = models.open_ome_zarr(group)
     assert image.ome_attributes.version == "0.5"
     assert [d.path for d in image.ome_attributes.multiscales[0].datasets] == ["0", "1", "2"]
+
+
+# -- streaming --
+
+
+def test_levels_share_one_reading_of_the_input(tmp_path, monkeypatch):
+    x = volume((64, 64, 64))
+    source, out = write(tmp_path / "in.npy", x), tmp_path / "out.zarr"
+    reads, original = np.zeros(x.shape, int), Source.read
+
+    def note(self, ranges):
+        reads[tuple(slice(lo, hi) for lo, hi in ranges)] += 1
+        return original(self, ranges)
+
+    def again(self, ranges):
+        raise AssertionError("a level was read back")
+
+    monkeypatch.setattr(Source, "read", note)
+    monkeypatch.setattr(Level, "read", again)
+    lunette("pyramid", source, out, "--levels", 3, "--chunks", "4,4,4", "--threads", 1)
+    assert (reads == 1).all()
+
+
+def test_a_progress_bar_with_throughput(tmp_path, monkeypatch):
+    source = write(tmp_path / "in.npy", volume((64, 64)))
+    arguments = ["pool", "max", "--kernel", "2,2", source, tmp_path / "out.npy", "--force"]
+    arguments += ["--chunks", "8,8"]
+    assert "━" not in lunette(*arguments)  # nobody watches
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
+    shown, _, _ = lunette(*arguments).partition("out.npy:")
+    assert "4.1/4.1 kB" in shown
+    assert "B/s" in shown
+    assert "/s" not in lunette(*arguments, "--quiet")
 
 
 # -- one writer per chunk --

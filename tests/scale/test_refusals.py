@@ -41,7 +41,7 @@ POOL = ["pool", "max", "--kernel", "2,2"]
         ([*POOL, "--stride", "0"], "stride=0"),
         ([*POOL, "--padding", "-1"], "padding=-1"),
         (["pool", "median", "--kernel", "2,2"], "operator 'median': expected one of mean, max"),
-        (["pool", "stride", "--kernel", "2,2"], "stride takes single cells"),
+        (["pool", "stride", "--kernel", "2,2", "--padding", "1"], "stride takes the first cell"),
         ([*POOL, "--chunks", "4"], "--chunks (4,): expected 2 sizes"),
         ([*POOL, "--chunks", "0,4"], "--chunks (0, 4): expected sizes of at least 1"),
         ([*POOL, "--chunks", "4,4", "--shards", "6,8"], "--shards (6, 8): expected multiples"),

@@ -49,11 +49,11 @@ def forward_with_indices(
     op: Op, operands: tuple[Any, ...], backend: str | None = None, chunks: Any = None
 ) -> Any:
     """A max's value and each winner's flat position in the pooled axes of the whole array, lazy."""
-    (x,) = _checked(op, operands, backend)
+    arrays = _checked(op, operands, backend)
     if not isinstance(op, Pooling) or not isinstance(op.reduction, Max):
         raise TypeError(f"{op!r}: only a max has indices")
-    pairs = _pool(op, "forward_with_indices", (x,), backend, chunks)
-    return _item(pairs, 0, x.dtype), _item(pairs, 1, np.dtype(np.int64))
+    pairs = _pool(op, "forward_with_indices", arrays, backend, chunks)
+    return _item(pairs, 0, arrays[0].dtype), _item(pairs, 1, np.dtype(np.int64))
 
 
 def jvp(

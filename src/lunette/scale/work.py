@@ -84,10 +84,9 @@ def pool(
     options = options or Options()
     _check_operator(operator)
     opened = open_source(source, options.array, options.axes)
-    if operator == "stride" and (padding not in (0, (0,) * len(kernel)) or set(kernel) != {1}):
+    if operator == "stride" and padding not in (0, (0,) * len(kernel)):
         raise ScaleError(
-            f"stride takes single cells; expected --kernel {','.join('1' * len(kernel))} and no "
-            f"padding, got --kernel {','.join(map(str, kernel))}"
+            f"padding={padding}: stride takes the first cell of each window; expected 0"
         )
     regions = _checked(lambda: sliding(kernel, stride, padding, 1, ceil_mode)["regions"])
     step = Step(_on_axes(opened, regions), opened.shape)
