@@ -2,7 +2,8 @@
 
 Attributes and the name are kept. A coordinate along one pooled dimension is taken at the centres of
 the windows: interpolated between cells, continued in a straight line over padding. A coordinate of
-words, or one over several dimensions of which some is pooled, has no centre and is left out.
+words or other objects, or one over several dimensions of which some is pooled, has no centre and is
+left out.
 """
 
 from __future__ import annotations
