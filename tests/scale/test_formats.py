@@ -2,6 +2,7 @@
 
 import json
 import threading
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -267,6 +268,22 @@ def test_levels_share_one_reading_of_the_input(tmp_path, monkeypatch):
     monkeypatch.setattr(Level, "read", again)
     lunette("pyramid", source, out, "--levels", 3, "--chunks", "4,4,4", "--threads", 1)
     assert (reads == 1).all()
+
+
+def test_pages_that_are_stored_whole_are_read_once(tmp_path, monkeypatch):
+    x = volume((40, 150, 90))
+    source, out = write(tmp_path / "in.tif", x, compression="zlib"), tmp_path / "out.zarr"
+    reads, original = [], Source.read
+    monkeypatch.setattr(Source, "read", lambda self, r: (reads.append(r), original(self, r))[1])
+    lunette("pyramid", source, out, "--levels", 2, "--chunks", "4,16,16")
+    assert all(ranges[1:] == ((0, 150), (0, 90)) for ranges in reads)
+    planes = sorted(ranges[0] for ranges in reads)
+    assert planes[0][0] == 0
+    assert planes[-1][1] == 40
+    assert all(a[1] == b[0] for a, b in pairwise(planes))
+    group = zarr.open_group(str(out), mode="r")
+    np.testing.assert_array_equal(group["0"][...], x)
+    np.testing.assert_array_equal(group["2"][...], halved(halved(x)))
 
 
 def test_a_progress_bar_with_throughput(tmp_path, monkeypatch):

@@ -162,9 +162,40 @@ def plan_passes(
             if more * workers > budget or tiles < 4 * workers:
                 break
             last += 1
-        found.append(Pass(first, last, unit, job.steps[last - 1].out_shape, base))
+        tile = _covering(job, first, last, unit, base, budget // workers)
+        found.append(Pass(first, last, tile, job.steps[last - 1].out_shape, base))
         first = last
     return tuple(found)
+
+
+def _covering(job: Job, first: int, last: int, unit: Shape, base: bool, budget: int) -> Shape:
+    """A unit; or so many that a tile reads whole chunks, each then decoded once, if memory allows.
+
+    A TIFF may store a page as one chunk, which is longer than what a unit reads.
+    """
+    below = job.below(first)
+    if below.kind not in ("tif", "zarr"):
+        return unit
+    tile = unit
+    for axis in reversed(range(len(unit))):
+        lo, hi = _slab(job, first, last, tile)[axis]
+        units = -(-min(below.chunks[axis], below.shape[axis]) // (hi - lo))
+        for count in range(units, 1, -1):
+            wider = (*tile[:axis], count * unit[axis], *tile[axis + 1 :])
+            if tile_memory(job, first, last, wider, base) <= budget:
+                tile = wider
+                break
+    return tile
+
+
+def _slab(job: Job, first: int, last: int, tile: Shape) -> Ranges:
+    """What the first tile of a pass reads."""
+    ranges: Ranges = tuple(
+        (0, min(t, n)) for t, n in zip(tile, job.steps[last - 1].out_shape, strict=True)
+    )
+    for step in reversed(job.steps[first:last]):
+        ranges = step.slab(ranges)
+    return ranges
 
 
 def tiles_at_once(job: Job, budget: int, workers: int) -> int:
