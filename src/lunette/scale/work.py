@@ -20,36 +20,28 @@ from lunette.kernels.threads import get_num_threads, set_num_threads
 from lunette.ops.base import sliding
 from lunette.regions import Sliding
 from lunette.scale import outputs
+from lunette.scale.arguments import (
+    Options,
+    check_existing,
+    check_lengths,
+    check_operator,
+    check_paths,
+    checked,
+    chunks_and_unit,
+    on_axes,
+)
 from lunette.scale.errors import ScaleError
 from lunette.scale.journal import Journal
 from lunette.scale.opening import kind_of, open_source
-from lunette.scale.operators import OPERATORS, apply, check_dtype
+from lunette.scale.operators import apply, check_dtype
 from lunette.scale.plan import Job, Pass, Step, check_room, plan_passes, tiles_at_once
 from lunette.scale.run import bytes_left, run
 from lunette.scale.stores import Level, Source, create_level, open_handles_for
 
 __all__ = ["Options", "Outcome", "pool", "pyramid"]
 
-SIDES = {1: 1 << 20, 2: 1024, 3: 128}
-"""Default chunk: cells along each of so many spatial axes."""
 SLACK = 48 << 20
 """Bytes that tiles do not account for: threads, buffers, the journal."""
-
-
-@dataclass(frozen=True)
-class Options:
-    """What both commands take besides the operator: see their help."""
-
-    memory: int | None = None
-    chunks: tuple[int, ...] | None = None
-    shards: tuple[int, ...] | None = None
-    compression: str = "zstd"
-    threads: int | None = None
-    scheduler: str | None = None
-    resume: bool = False
-    force: bool = False
-    array: str = ""
-    axes: str = ""
 
 
 @dataclass(frozen=True)
@@ -82,14 +74,14 @@ def pool(
 ) -> Outcome:
     """One pooling of the last axes of an array on disk."""
     options = options or Options()
-    _check_operator(operator)
+    check_operator(operator)
     opened = open_source(source, options.array, options.axes)
     if operator == "stride" and padding not in (0, (0,) * len(kernel)):
         raise ScaleError(
             f"padding={padding}: stride takes the first cell of each window; expected 0"
         )
-    regions = _checked(lambda: sliding(kernel, stride, padding, 1, ceil_mode)["regions"])
-    step = Step(_on_axes(opened, regions), opened.shape)
+    regions = checked(lambda: sliding(kernel, stride, padding, 1, ceil_mode)["regions"])
+    step = Step(on_axes(opened, regions), opened.shape)
     return _do(operator, opened, out, (step,), False, options, progress)
 
 
@@ -103,8 +95,8 @@ def pyramid(
 ) -> Outcome:
     """Level after level, each half as long as the one before along z, y and x; in TIFF along y and x."""
     options = options or Options()
-    _check_operator(operator)
-    _checked(lambda: size(levels, "levels", 1))
+    check_operator(operator)
+    checked(lambda: size(levels, "levels", 1))
     opened = open_source(source, options.array, options.axes)
     kind = kind_of(out, "OUT")
     if kind == "zarr":
@@ -137,15 +129,15 @@ def _do(
     options: Options,
     progress: Progress | None,
 ) -> Outcome:
-    _checked(lambda: check_dtype(operator, np.dtype(source.dtype)))
+    checked(lambda: check_dtype(operator, np.dtype(source.dtype)))
     kind = kind_of(out, "OUT")
-    _check_paths(Path(source.path), out, kind, multiscale, len(steps))
+    check_paths(Path(source.path), out, kind, multiscale, len(steps))
     for step in steps:
-        _check_lengths(step)
+        check_lengths(step)
     outputs.check_format(out, kind, source, steps[-1].out_shape, multiscale)
-    chunks, unit = _chunks(source, steps, options)
+    chunks, unit = chunks_and_unit(source, steps, options)
     job = _job(operator, source, out, kind, steps, multiscale, chunks, options)
-    _check_existing(out, kind, multiscale, len(steps), options)
+    check_existing(out, kind, multiscale, len(steps), options)
     _warm(operator, source, steps[0])
     workers = _workers(options)
     memory = options.memory or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
@@ -253,110 +245,9 @@ def _warm(operator: str, source: Source, step: Step) -> None:
     apply(operator, np.zeros(shape, source.dtype), parts)
 
 
-# -- checks --
-
-
-def _checked(check: Callable[[], Any]) -> Any:
-    try:
-        return check()
-    except (TypeError, ValueError) as error:
-        raise ScaleError(str(error)) from error
-
-
-def _check_operator(operator: str) -> None:
-    if operator not in OPERATORS:
-        raise ScaleError(f"operator {operator!r}: expected one of {', '.join(OPERATORS)}")
-
-
-def _check_lengths(step: Step) -> None:
-    for axis, (region, n) in enumerate(zip(step.regions, step.in_shape, strict=True)):
-        try:
-            region.out_length(n)
-        except ValueError as error:
-            raise ScaleError(f"axis {axis} of shape {step.in_shape}: {error}") from error
-
-
-def _check_paths(source: Path, out: Path, kind: str, multiscale: bool, levels: int) -> None:
-    """Nothing that is written may lie in the input, nor swallow it."""
-    a = source.resolve()
-    written = [out, *outputs.final_paths(out, kind, multiscale, levels), outputs.folder_of(out)]
-    for path in written:
-        b = path.resolve()
-        if a == b or a in b.parents:
-            raise ScaleError(
-                f"OUT={str(path)!r} lies inside IN={str(source)!r}; choose another place"
-            )
-        if b in a.parents:
-            raise ScaleError(
-                f"IN={str(source)!r} lies inside OUT={str(path)!r}; choose another place"
-            )
-    if not out.resolve().parent.is_dir():
-        raise ScaleError(f"OUT={str(out)!r}: there is no directory {str(out.resolve().parent)!r}")
-
-
-def _check_existing(out: Path, kind: str, multiscale: bool, levels: int, options: Options) -> None:
-    there = [p for p in outputs.final_paths(out, kind, multiscale, levels) if p.exists()]
-    if options.resume and options.force:
-        raise ScaleError("--resume goes on and --force begins again; expected one of them")
-    if options.resume or options.force:
-        return
-    begun = out.with_name(out.name + ".journal")
-    if begun.exists():
-        raise ScaleError(
-            f"OUT={str(out)!r} was begun and not finished; go on with --resume or begin again with "
-            "--force"
-        )
-    if there:
-        raise ScaleError(f"OUT: {str(there[0])!r} exists; write over it with --force")
-
-
-def _on_axes(source: Source, regions: tuple[Sliding, ...]) -> tuple[Sliding, ...]:
-    """A region for every axis: the given ones on the last axes, before the channels of an image."""
-    one = Sliding(1, 1)
-    rank = len(source.shape)
-    if source.axes.endswith("c") and rank > len(regions):
-        regions = (*regions, one)
-    if len(regions) > rank:
-        raise ScaleError(
-            f"--kernel names {len(regions)} axes; IN={source.path!r} of shape {source.shape} has {rank}"
-        )
-    return (one,) * (rank - len(regions)) + regions
-
-
-def _chunks(
-    source: Source, steps: tuple[Step, ...], options: Options
-) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Chunks of the output, and the unit that has one writer: a chunk, or a shard."""
-    rank = len(source.shape)
-    for name, given in (("chunks", options.chunks), ("shards", options.shards)):
-        if given is not None and len(given) != rank:
-            raise ScaleError(f"--{name} {given}: expected {rank} sizes, one per axis")
-        if given is not None and min(given) < 1:
-            raise ScaleError(f"--{name} {given}: expected sizes of at least 1")
-    if options.compression not in ("zstd", "none"):
-        raise ScaleError(f"--compression {options.compression!r}: expected 'zstd' or 'none'")
-    chunks = options.chunks
-    if chunks is None and source.kind == "zarr":
-        chunks = source.chunks
-    if chunks is None:
-        spatial = sum(a in "zyx" for a in source.axes)
-        side = SIDES[max(1, spatial)]
-        chunks = tuple(
-            side if a in "zyx" else (n if source.axes.endswith("c") and a == "c" else 1)
-            for a, n in zip(source.axes, source.shape, strict=True)
-        )
-    if options.chunks is None:
-        chunks = tuple(min(c, n) for c, n in zip(chunks, source.shape, strict=True))
-    if options.shards is None:
-        return chunks, chunks
-    if any(s % c for s, c in zip(options.shards, chunks, strict=True)):
-        raise ScaleError(f"--shards {options.shards}: expected multiples of the chunks {chunks}")
-    return chunks, options.shards
-
-
 def _workers(options: Options) -> int:
     if options.threads is not None:
-        return int(_checked(lambda: size(options.threads, "threads", 1)))
+        return int(checked(lambda: size(options.threads, "threads", 1)))
     if options.scheduler is None:
         return get_num_threads()
     import distributed
