@@ -118,6 +118,8 @@ def tile_memory(job: Job, first: int, last: int, tile: Shape, base: bool) -> int
         ranges = job.steps[k].slab(ranges)
     slab = _cells(ranges) * dtype.itemsize
     total += slab + int(slab * _copies(job, dtype, job.steps[first], ranges))
+    if first == 0 and job.source.order != tuple(range(len(job.source.order))):
+        total += slab  # kernels copy what does not lie in order
     if below.kind == "npy" or job.levels[0].kind == "npy":
         total += npy.BAND
     if below.kind == "png":

@@ -45,7 +45,9 @@ class Source:
         """The cells of these ranges; an unreadable chunk is named as the file has it."""
         stored, chunks, shape = (self._in_file(v) for v in (ranges, self.chunks, self.shape))
         block = _read(self.path, self.kind, self.inner, stored, chunks, shape)
-        return block.astype(self.dtype, copy=False).transpose(self.order)
+        if not block.dtype.isnative:  # in place: memory was counted for one slab
+            block = block.byteswap(inplace=block.flags.writeable).view(self.dtype)
+        return block.transpose(self.order)
 
     def _in_file(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
         """One value per axis, in the order of the file."""
