@@ -11,6 +11,7 @@ import zarr
 from PIL import Image
 
 import lunette as ln
+from lunette.scale import work
 from lunette.scale.stores import Level, Source
 from tests.scale.commands import halved, lunette, volume
 
@@ -284,6 +285,18 @@ def test_pages_that_are_stored_whole_are_read_once(tmp_path, monkeypatch):
     group = zarr.open_group(str(out), mode="r")
     np.testing.assert_array_equal(group["0"][...], x)
     np.testing.assert_array_equal(group["2"][...], halved(halved(x)))
+
+
+@pytest.mark.parametrize(("room", "expected"), [(9, 1), (20, 2), (200, 8)])
+def test_as_many_tiles_at_once_as_memory_holds(tmp_path, monkeypatch, room, expected):
+    """A tile of 16³ needs 8.4 MB: a slab of 32³, its result, and 8 MB of the mapped file."""
+    source = write(tmp_path / "in.npy", volume((64, 64, 64)))
+    seen = []
+    monkeypatch.setattr(work, "_resident", lambda: 100_000_000 - work.SLACK)
+    monkeypatch.setattr(work, "run", lambda job, journal, workers, *_: seen.append(workers))
+    arguments = ["--chunks", "16,16,16", "--threads", 8, "--memory", f"{100 + room}MB"]
+    lunette("pool", "max", "--kernel", "2,2,2", source, tmp_path / "out.zarr", *arguments)
+    assert seen == [expected]
 
 
 def test_a_progress_bar_with_throughput(tmp_path, monkeypatch):

@@ -54,6 +54,7 @@ def test_the_centre_of_a_padded_window_may_lie_outside():
     np.testing.assert_array_equal(y.t, [-5, 15, 35])
     np.testing.assert_array_equal(ln.max_pool(x, {"t": 3}, stride=1, padding=1).t, x.t)
     np.testing.assert_array_equal(ln.adaptive_max_pool(x, {"t": 2}).t, [5, 25])
+    np.testing.assert_array_equal(ln.max_pool(x, {"t": 2}, stride=1, dilation=2).t, [10, 20])
 
 
 def test_times_are_interpolated_exactly():
