@@ -79,7 +79,7 @@ def test_a_cluster_that_goes_away(tmp_path, monkeypatch):
 
     with (
         LocalCluster(
-            n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None
+            n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0"
         ) as running,
         monkeypatch.context() as patch,
     ):

@@ -219,7 +219,7 @@ def test_chunks_that_a_killed_run_had_begun_are_taken_away(tmp_path, source, mon
 
 def test_a_resumed_run_stays_within_the_memory_of_its_own(tmp_path, monkeypatch):
     source, out = tmp_path / "in.npy", tmp_path / "out.zarr"
-    np.lib.format.open_memmap(source, "w+", np.uint8, (256, 512, 512))
+    np.lib.format.open_memmap(source, "w+", np.uint8, (128, 256, 256))
     begin = ["pyramid", source, out, "--levels", 2, "--chunks", "16,16,16", "--threads", 1]
     with monkeypatch.context() as patch:
         patch.setattr(run, "_wait_threads", _interrupting(run._wait_threads, after=1))
