@@ -5,6 +5,7 @@ import signal
 import time
 
 import dask.array as da
+import distributed
 import numpy as np
 import pytest
 import zarr
@@ -55,10 +56,42 @@ def test_the_commands_use_an_existing_cluster(cluster, tmp_path):
     np.testing.assert_array_equal(group["2"][...], halved(halved(x)))
 
 
+def test_workers_see_what_the_files_are_now(cluster, tmp_path, monkeypatch):
+    """The same paths, relative to where the command runs, twice: the second time other arrays."""
+    monkeypatch.chdir(tmp_path)
+    for shape, chunks in (((30, 40), "8,8"), ((50, 21), "16,4")):
+        x = volume(shape)
+        np.save("in.npy", x)
+        arguments = ["pyramid", "in.npy", "out.zarr", "--levels", 1, "--chunks", chunks, "--force"]
+        lunette(*arguments, "--scheduler", cluster.scheduler_address)
+        group = zarr.open_group("out.zarr", mode="r")
+        np.testing.assert_array_equal(group["0"][...], x)
+        np.testing.assert_array_equal(group["1"][...], halved(x))
+
+
+def test_a_cluster_that_goes_away(tmp_path, monkeypatch):
+    np.save(tmp_path / "in.npy", volume((64, 64)))
+    arguments = ["pool", "max", "--kernel", "2,2", "--chunks", "4,4"]
+    arguments += [tmp_path / "in.npy", tmp_path / "out.npy"]
+
+    def gone(futures, **options):
+        raise OSError("the scheduler is gone")
+
+    with (
+        LocalCluster(
+            n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0"
+        ) as running,
+        monkeypatch.context() as patch,
+    ):
+        patch.setattr(distributed, "wait", gone)
+        message = lunette(*arguments, "--scheduler", running.scheduler_address, code=1)
+    assert "the scheduler is gone" in message
+    assert "--resume" in message
+    lunette(*arguments, "--resume")
+
+
 def test_a_scheduler_that_is_not_there(tmp_path, monkeypatch):
     np.save(tmp_path / "in.npy", volume((8, 8)))
-    import distributed
-
     original = distributed.Client
     monkeypatch.setattr(
         distributed, "Client", lambda address, timeout: original(address, timeout=1)

@@ -1,6 +1,5 @@
 """Pooling of Dask arrays: the bits of the unchunked answer for any chunking, from exact slabs."""
 
-import dask
 import dask.array as da
 import numpy as np
 import pytest
@@ -59,6 +58,23 @@ def test_dtypes(dtype):
     lazy = da.from_array(x, chunks=(4, 3))
     for op in (ln.MaxPool((3, 3), 2, 1), ln.AvgPool((3, 3), 2, 1), ln.AdaptiveAvgPool((4, 9))):
         same_bits(op(lazy), op(x))
+
+
+def test_bytes_in_any_order():
+    x = np.random.default_rng(5).normal(size=(11, 7))
+    lazy = da.from_array(x.astype(">f8"), chunks=(4, 3))
+    op = ln.MaxPool((3, 3), 2, 1)
+    gy = np.ones(op.out_shape(x.shape))
+    same_bits(op(lazy), op(x))
+    same_bits(op.vjp(lazy, gy), op.vjp(x, gy))
+
+
+def test_chunks_without_cells():
+    x = np.random.default_rng(5).normal(size=(11,)).astype("f4")
+    lazy = da.from_array(x, chunks=((4, 0, 1, 6, 0),), name=False)
+    for op in (ln.MaxPool((3,), 2, 1), ln.AvgPool((3,), 2, 1), ln.AdaptiveAvgPool((20,))):
+        same_bits(op(lazy), op(x))
+        same_bits(op.vjp(lazy, op(x)), op.vjp(x, op(x)))
 
 
 def test_exact_rationals_go_through_the_specification():
@@ -134,11 +150,15 @@ def test_the_graph_has_one_task_for_each_chunk_of_the_result(n):
 # -- blocks of other libraries --
 
 
-class Device:
-    """As little of a NumPy-like array on a device as the adapter needs; NumPy may not read it."""
+class Device(np.lib.mixins.NDArrayOperatorsMixin):
+    """A NumPy-like array on a device, in the manner of CuPy: it becomes NumPy's by `get` alone."""
 
     def __init__(self, x):
-        self.x, self.shape, self.dtype, self.ndim = x, x.shape, x.dtype, x.ndim
+        self.x = np.asarray(x)
+
+    shape = property(lambda self: self.x.shape)
+    dtype = property(lambda self: self.x.dtype)
+    ndim = property(lambda self: self.x.ndim)
 
     def __array__(self, *args, **kwargs):
         raise TypeError("this array is on a device")
@@ -152,23 +172,66 @@ class Device:
     def get(self):
         return self.x
 
+    def astype(self, dtype, **kwargs):
+        return Device(self.x.astype(dtype))
+
+    def sum(self, **kwargs):
+        return Device(self.x.sum(**kwargs))
+
     def __array_function__(self, function, types, args, kwargs):
         kwargs = {k: v for k, v in kwargs.items() if k != "like"}
-        assert function in (np.empty_like, np.asarray)
-        return Device(function(*(a.x if isinstance(a, Device) else a for a in args), **kwargs))
+        return Device(function(*map(_off, args), **kwargs))
 
-    def __array_ufunc__(self, *args, **kwargs):
-        return NotImplemented
+    def __array_ufunc__(self, function, method, *args, **kwargs):
+        assert not any(isinstance(a, np.ndarray) for a in args), "a mixture with NumPy's"
+        return Device(getattr(function, method)(*map(_off, args), **kwargs))
 
 
-def test_blocks_of_a_numpy_like_library_come_back_as_they_were():
-    x = np.random.default_rng(0).normal(size=(6, 9)).astype("f4")
-    lazy = da.from_array(Device(x), chunks=(3, 4), asarray=False, meta=Device(x[:0, :0]))
-    y = ln.max_pool(lazy, (3, 3), stride=1, padding=1)
-    blocks = dask.compute(*y.to_delayed().ravel(), scheduler="sync")
-    assert all(type(b) is Device for b in blocks)
-    rows = [np.hstack([b.x for b in blocks[i : i + 3]]) for i in (0, 3)]
-    np.testing.assert_array_equal(np.vstack(rows), ln.max_pool(x, (3, 3), 1, 1))
+def _off(x):
+    """Off the device; in lists too, as `concatenate` has them."""
+    if isinstance(x, list):
+        return [_off(a) for a in x]
+    return x.x if isinstance(x, Device) else x
+
+
+def on_device(x, chunks):
+    empty = Device(x[(slice(0, 0),) * x.ndim])
+    return da.from_array(Device(x), chunks=chunks, asarray=False, meta=empty)
+
+
+def same_on_device(lazy, expected):
+    actual = lazy.compute(scheduler="sync")
+    assert type(actual) is Device
+    np.testing.assert_array_equal(actual.x, expected)
+
+
+@pytest.mark.parametrize(
+    "op",
+    [ln.MaxPool((3, 3), 2, 1), ln.AvgPool((3, 3), 2, 1), ln.SmoothMaxPool((2, 2), beta=1.0)],
+    ids=["max", "mean", "smooth"],
+)
+def test_blocks_of_a_numpy_like_library_come_back_as_they_were(op):
+    x, dx = np.random.default_rng(0).normal(size=(2, 6, 9)).astype("f4")
+    gy = np.random.default_rng(1).normal(size=op.out_shape(x.shape)).astype("f4")
+    stored = on_device(x, (3, 4))
+    for lazy in (stored, stored + 0):  # slabs from a store, and slabs put together from chunks
+        same_on_device(op(lazy), op(x))
+        same_on_device(op.jvp(lazy, on_device(dx, 5)), op.jvp(x, dx))
+        same_on_device(op.vjp(lazy, on_device(gy, 2)), op.vjp(x, gy))
+
+
+def test_convolution_of_blocks_of_a_numpy_like_library():
+    rng = np.random.default_rng(0)
+    x, weight, bias, gy = (
+        rng.integers(-4, 5, shape).astype("f4")
+        for shape in ((2, 7, 8), (3, 2, 3, 3), (3,), (3, 5, 6))
+    )
+    op = ln.Conv((3, 3))
+    lazy = on_device(x, (2, 3, 4))
+    same_on_device(ln.forward(op, lazy, weight, bias), ln.forward(op, x, weight, bias))
+    gradients = ln.vjp(op, (lazy, weight, bias), on_device(gy, (3, 2, 2)))
+    for gradient, expected in zip(gradients, ln.vjp(op, (x, weight, bias), gy), strict=True):
+        same_on_device(gradient, expected)  # sums of small integers are exact in any order
 
 
 # -- what is refused --
@@ -202,5 +265,7 @@ def test_what_an_op_refuses_it_refuses_before_any_work():
         ln.MaxPool((2, 2)).vjp(x, x)
     with pytest.raises(TypeError, match="integers have no tangent"):
         ln.MaxPool((2,)).vjp(da.ones(4, dtype="i4"), da.ones(2, dtype="i4"))
+    with pytest.raises(TypeError, match="x is a masked array"):
+        ln.max_pool(da.ma.masked_greater(x, 1), (2, 2))
     with pytest.raises(TypeError, match="masked array"):
         ln.MaxPool((2,)).jvp(da.ones(4), np.ma.masked_array(np.ones(4)))

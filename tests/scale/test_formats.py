@@ -2,6 +2,7 @@
 
 import json
 import threading
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -10,7 +11,8 @@ import zarr
 from PIL import Image
 
 import lunette as ln
-from lunette.scale.stores import Level
+from lunette.scale import work
+from lunette.scale.stores import Level, Source
 from tests.scale.commands import halved, lunette, volume
 
 
@@ -54,15 +56,14 @@ def test_pool_keeps_the_dtype(tmp_path, operator, dtype):
         pytest.skip("bool has no mean; that it is refused is tested elsewhere")
     x = volume((9, 10, 11), dtype)
     source = write(tmp_path / "in.npy", x)
-    kernel = "1,1" if operator == "stride" else "2,2"
-    lunette("pool", operator, "--kernel", kernel, "--stride", "2", source, tmp_path / "out.zarr")
+    lunette("pool", operator, "--kernel", "2,2", source, tmp_path / "out.zarr")
     result = read(tmp_path / "out.zarr")
     assert result.dtype == x.dtype
     blocks = x[:, :, :10].reshape(9, 5, 2, 5, 2)
     expected = {
         "max": blocks.max((2, 4)),
         "min": blocks.min((2, 4)),
-        "stride": x[:, ::2, ::2],
+        "stride": blocks[:, :, 0, :, 0],
         "mean": ln.avg_pool(x, (2, 2)) if dtype[0] == "f" else halved(x[:, :, :10], (1, 2)),
     }[operator]
     np.testing.assert_array_equal(result, expected)
@@ -73,6 +74,39 @@ def test_compressed_and_tiled_tiff_is_read_by_tiles(tmp_path):
     source = write(tmp_path / "in.tif", x, compression="zlib", tile=(32, 32))
     lunette("pool", "mean", "--kernel", "2,2", source, tmp_path / "out.npy")
     np.testing.assert_array_equal(np.load(tmp_path / "out.npy"), halved(x, (1, 2)))
+
+
+@pytest.mark.parametrize("operator", ["max", "min", "stride", "mean"])
+@pytest.mark.parametrize("kind", ["npy", "fortran", "tif", "zarr 2", "zarr 3"])
+def test_bytes_in_any_order(tmp_path, kind, operator):
+    x = volume((6, 8, 34), "u2", seed=3) * np.uint16(200)
+    swapped = x.astype(">u2")
+    source = tmp_path / {"npy": "in.npy", "fortran": "in.npy", "tif": "in.tif"}.get(kind, "in.zarr")
+    if source.suffix == ".npy":
+        np.save(source, np.asarray(swapped, order="F" if kind == "fortran" else "C"))
+    elif kind == "tif":
+        tifffile.imwrite(source, x, byteorder=">", photometric="minisblack")
+    else:
+        options = {"zarr_format": int(kind[-1]), "chunks": (4, 4, 5)}
+        zarr.create_array(str(source), shape=x.shape, dtype=">u2", **options)[...] = x
+    native = tmp_path / "native.npy"
+    np.save(native, x)
+    results = []
+    for name, path in (("a", source), ("b", native)):
+        out = tmp_path / f"{name}.npy"
+        lunette("pyramid", path, out, "--levels", 1, "--op", operator)
+        results.append(np.load(out.with_name(f"{name}.1.npy")))
+    np.testing.assert_array_equal(*results)
+    if operator == "mean":
+        np.testing.assert_array_equal(results[0], halved(x))
+
+
+def test_pages_and_samples_of_a_tiff_are_what_they_are(tmp_path):
+    # RGB pages without names: the pages are z, the samples channels, which are not pooled.
+    x = volume((5, 12, 14, 3))
+    tifffile.imwrite(tmp_path / "in.tif", x, photometric="rgb")
+    lunette("pyramid", tmp_path / "in.tif", tmp_path / "out.npy", "--levels", 1)
+    np.testing.assert_array_equal(np.load(tmp_path / "out.1.npy"), halved(x, (0, 1, 2)))
 
 
 def test_channels_of_an_image_are_not_pooled(tmp_path):
@@ -173,6 +207,39 @@ def test_scale_and_translation_of_every_level(tmp_path):
     assert transformations(tmp_path / "taken.zarr")[1] == ("1", [1, 8, 1, 1], [0, 100, 0, 10])
 
 
+def test_axes_are_put_in_the_order_that_ome_zarr_wants(tmp_path):
+    x = volume((4, 2, 12, 10), "u2")
+    sizes = {"PhysicalSizeX": 0.5, "PhysicalSizeXUnit": "nm", "PhysicalSizeZ": 2.0}
+    source = write(tmp_path / "in.ome.tif", x, metadata={"axes": "ZCYX", **sizes}, ome=True)
+    lunette("pyramid", source, tmp_path / "out.zarr", "--levels", 1)
+    group = zarr.open_group(str(tmp_path / "out.zarr"), mode="r")
+    moved = x.transpose(1, 0, 2, 3)
+    np.testing.assert_array_equal(group["0"][...], moved)
+    np.testing.assert_array_equal(group["1"][...], halved(moved, (1, 2, 3)))
+    assert [a["name"] for a in multiscale(tmp_path / "out.zarr")["axes"]] == list("czyx")
+    assert transformations(tmp_path / "out.zarr")[1] == ("1", [1, 4, 2, 1], [0, 1, 0.5, 0.25])
+    units = [a.get("unit") for a in multiscale(tmp_path / "out.zarr")["axes"]]
+    assert units == [None, "micrometer", None, "nanometer"]  # OME-TIFF means µm where it says none
+    picture = write(tmp_path / "in.png", volume((9, 12, 3)))
+    lunette("pyramid", picture, tmp_path / "picture.zarr", "--levels", 1)
+    level = zarr.open_group(str(tmp_path / "picture.zarr"), mode="r")["1"]
+    np.testing.assert_array_equal(level[...], halved(volume((9, 12, 3)), (0, 1)).transpose(2, 0, 1))
+
+
+def test_ome_tiff_keeps_sizes_and_units(tmp_path):
+    x = volume((3, 12, 10))
+    sizes = {"PhysicalSizeX": 0.5, "PhysicalSizeXUnit": "nm", "PhysicalSizeY": 2.0}
+    source = write(tmp_path / "in.ome.tif", x, metadata={"axes": "ZYX", **sizes}, ome=True)
+    lunette("pyramid", source, tmp_path / "pyramid.ome.tif", "--levels", 1)
+    lunette("pool", "max", "--kernel", "2,2", source, tmp_path / "pool.ome.tif")
+    for name, factor in (("pyramid", 1), ("pool", 2)):
+        with tifffile.TiffFile(tmp_path / f"{name}.ome.tif") as file:
+            text = file.ome_metadata
+        assert f'PhysicalSizeX="{0.5 * factor}" PhysicalSizeXUnit="nm"' in text
+        assert f'PhysicalSizeY="{2.0 * factor}" PhysicalSizeYUnit="µm"' in text
+        assert "PhysicalSizeZ" not in text
+
+
 def test_a_validator_of_ome_zarr_reads_it(tmp_path):
     models = pytest.importorskip("ome_zarr_models")
     source = write(tmp_path / "in.npy", volume((2, 9, 8, 16)))
@@ -181,6 +248,67 @@ def test_a_validator_of_ome_zarr_reads_it(tmp_path):
     image = models.open_ome_zarr(group)
     assert image.ome_attributes.version == "0.5"
     assert [d.path for d in image.ome_attributes.multiscales[0].datasets] == ["0", "1", "2"]
+
+
+# -- streaming --
+
+
+def test_levels_share_one_reading_of_the_input(tmp_path, monkeypatch):
+    x = volume((64, 64, 64))
+    source, out = write(tmp_path / "in.npy", x), tmp_path / "out.zarr"
+    reads, original = np.zeros(x.shape, int), Source.read
+
+    def note(self, ranges):
+        reads[tuple(slice(lo, hi) for lo, hi in ranges)] += 1
+        return original(self, ranges)
+
+    def again(self, ranges):
+        raise AssertionError("a level was read back")
+
+    monkeypatch.setattr(Source, "read", note)
+    monkeypatch.setattr(Level, "read", again)
+    lunette("pyramid", source, out, "--levels", 3, "--chunks", "4,4,4", "--threads", 1)
+    assert (reads == 1).all()
+
+
+def test_pages_that_are_stored_whole_are_read_once(tmp_path, monkeypatch):
+    x = volume((40, 150, 90))
+    source, out = write(tmp_path / "in.tif", x, compression="zlib"), tmp_path / "out.zarr"
+    reads, original = [], Source.read
+    monkeypatch.setattr(Source, "read", lambda self, r: (reads.append(r), original(self, r))[1])
+    lunette("pyramid", source, out, "--levels", 2, "--chunks", "4,16,16")
+    assert all(ranges[1:] == ((0, 150), (0, 90)) for ranges in reads)
+    planes = sorted(ranges[0] for ranges in reads)
+    assert planes[0][0] == 0
+    assert planes[-1][1] == 40
+    assert all(a[1] == b[0] for a, b in pairwise(planes))
+    group = zarr.open_group(str(out), mode="r")
+    np.testing.assert_array_equal(group["0"][...], x)
+    np.testing.assert_array_equal(group["2"][...], halved(halved(x)))
+
+
+@pytest.mark.parametrize(("room", "expected"), [(9, 1), (20, 2), (200, 8)])
+def test_as_many_tiles_at_once_as_memory_holds(tmp_path, monkeypatch, room, expected):
+    """A tile of 16³ needs 8.4 MB: a slab of 32³, its result, and 8 MB of the mapped file."""
+    source = write(tmp_path / "in.npy", volume((64, 64, 64)))
+    seen = []
+    monkeypatch.setattr(work, "_resident", lambda: 100_000_000 - work.SLACK)
+    monkeypatch.setattr(work, "run", lambda job, journal, workers, *_: seen.append(workers))
+    arguments = ["--chunks", "16,16,16", "--threads", 8, "--memory", f"{100 + room}MB"]
+    lunette("pool", "max", "--kernel", "2,2,2", source, tmp_path / "out.zarr", *arguments)
+    assert seen == [expected]
+
+
+def test_a_progress_bar_with_throughput(tmp_path, monkeypatch):
+    source = write(tmp_path / "in.npy", volume((64, 64)))
+    arguments = ["pool", "max", "--kernel", "2,2", source, tmp_path / "out.npy", "--force"]
+    arguments += ["--chunks", "8,8"]
+    assert "━" not in lunette(*arguments)  # nobody watches
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
+    shown, _, _ = lunette(*arguments).partition("out.npy:")
+    assert "4.1/4.1 kB" in shown
+    assert "B/s" in shown
+    assert "/s" not in lunette(*arguments, "--quiet")
 
 
 # -- one writer per chunk --

@@ -1,11 +1,14 @@
 """What the commands refuse, by name, before any work."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
+import tifffile
 import zarr
 
+from lunette.scale import work
 from tests.scale.commands import lunette, volume
 
 
@@ -39,7 +42,7 @@ POOL = ["pool", "max", "--kernel", "2,2"]
         ([*POOL, "--stride", "0"], "stride=0"),
         ([*POOL, "--padding", "-1"], "padding=-1"),
         (["pool", "median", "--kernel", "2,2"], "operator 'median': expected one of mean, max"),
-        (["pool", "stride", "--kernel", "2,2"], "stride takes single cells"),
+        (["pool", "stride", "--kernel", "2,2", "--padding", "1"], "stride takes the first cell"),
         ([*POOL, "--chunks", "4"], "--chunks (4,): expected 2 sizes"),
         ([*POOL, "--chunks", "0,4"], "--chunks (0, 4): expected sizes of at least 1"),
         ([*POOL, "--chunks", "4,4", "--shards", "6,8"], "--shards (6, 8): expected multiples"),
@@ -72,7 +75,7 @@ def test_chunks_larger_than_memory_allows(tmp_path):
     zarr.create_array(str(source), shape=(4096,) * 3, chunks=(64,) * 3, dtype="u1")
     arguments = ["--levels", 1, "--chunks", "2048,2048,2048", "--memory", "2GB"]
     message = refused(tmp_path, "pyramid", source, tmp_path / "out.zarr", *arguments)
-    assert "chunks of (2048, 2048, 2048) need" in message
+    assert "a tile of chunks (2048, 2048, 2048) needs" in message
 
 
 def test_an_output_inside_the_input_or_around_it(tmp_path):
@@ -90,11 +93,31 @@ def test_an_output_inside_the_input_or_around_it(tmp_path):
     assert "lies inside IN" in refused(tmp_path, *POOL, source, link / "out.zarr")
 
 
+def test_a_numbered_level_in_the_place_of_the_input(tmp_path):
+    source = tmp_path / "a.1.npy"
+    np.save(source, volume((4, 4)))
+    arguments = ["pyramid", source, tmp_path / "a.npy", "--levels", 1, "--force"]
+    assert "lies inside IN" in refused(tmp_path, *arguments)
+
+
+def test_a_png_larger_than_memory_allows(tmp_path, monkeypatch):
+    monkeypatch.setattr(work, "_resident", lambda: 100_000_000)  # other tests leave theirs behind
+    source = tmp_path / "in.npy"
+    np.lib.format.open_memmap(source, "w+", np.uint8, (40000, 20000))
+    arguments = ["--chunks", "256,256", "--memory", "500MB"]
+    assert "a PNG needs 800.0 MB" in refused(
+        tmp_path, "pool", "max", "--kernel", "2,1", source, tmp_path / "out.png", *arguments
+    )
+
+
 def test_an_existing_output_is_kept_unless_forced(tmp_path, source):
     for name in ("out.npy", "out.zarr"):
         out = tmp_path / name
         lunette(*POOL, source, out)
         assert "exists; write over it with --force" in refused(tmp_path, *POOL, source, out)
+        assert "expected one of them" in refused(
+            tmp_path, *POOL, source, out, "--force", "--resume"
+        )
         lunette("pool", "min", "--kernel", "3,3", source, out, "--force")
     assert np.load(tmp_path / "out.npy").shape == (4, 3)
 
@@ -128,6 +151,29 @@ def test_unreadable_files(tmp_path, source):
     )
     assert "expected a path that ends in" in refused(tmp_path, *POOL, source, tmp_path / "out")
     assert "no directory" in refused(tmp_path, *POOL, source, tmp_path / "no" / "out.npy")
+
+
+def test_a_tiff_that_was_cut_off(tmp_path):
+    whole, cut = tmp_path / "whole.tif", tmp_path / "cut.tif"
+    tifffile.imwrite(whole, volume((20, 16, 16)), photometric="minisblack", compression="zlib")
+    cut.write_bytes(whole.read_bytes()[: whole.stat().st_size // 2])
+    message = refused(tmp_path, *POOL, cut, tmp_path / "out.npy")
+    assert "cannot be read as tif" in message
+    assert "invalid page offset" in message
+
+
+def test_a_tiff_with_channels_and_samples(tmp_path):
+    source = tmp_path / "in.ome.tif"
+    tifffile.imwrite(
+        source, volume((2, 3, 8, 8, 3)), photometric="rgb", metadata={"axes": "ZCYXS"}, ome=True
+    )
+    assert "--axes 'zcyxc'" in refused(tmp_path, *POOL, source, tmp_path / "out.npy")
+
+
+def test_an_output_that_cannot_be_made(tmp_path, source):
+    for name in ("out.npy", "out.zarr", "out.tif", "out.png"):
+        out = Path("/proc") / name  # a file system that takes no files
+        assert f"cannot make {out}" in refused(tmp_path, *POOL, source, out)
 
 
 @pytest.mark.parametrize("name", ["../secret.zarr", "/etc", "a/../../b", "..\\b", "file:x"])
@@ -167,7 +213,7 @@ def test_formats_that_cannot_hold_the_array(tmp_path, source):
     assert "OME-TIFF does not hold dtype int64" in refused(tmp_path, *arguments)
     np.save(wide, volume((64,)))
     arguments = ["pyramid", wide, tmp_path / "out.zarr", "--levels", 1]
-    assert "OME-NGFF wants axes" in refused(tmp_path, *arguments)
+    assert "OME-NGFF wants at least axes y and x" in refused(tmp_path, *arguments)
 
 
 def test_help_names_every_option():

@@ -1,17 +1,21 @@
 """Interrupted work: by hand, by a signal, by a full disk, by a corrupt chunk; then to the same bits."""
 
 import errno
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
+import tifffile
 import zarr
+from PIL import Image
 
-from lunette.scale import run
+from lunette.scale import outputs, run, work
 from lunette.scale.journal import Journal
 from lunette.scale.stores import Level
 from tests.scale.commands import lunette, volume
@@ -194,3 +198,111 @@ def test_a_journal_is_not_written_before_the_tile(tmp_path, source, monkeypatch)
     lunette("pool", "max", "--kernel", "2,2,2", "--chunks", "8,8,8", source, out, "--threads", 1)
     assert order.index("write") < order.index("add")
     assert all(order[:i].count("write") >= order[:i].count("add") for i in range(len(order) + 1))
+
+
+def interrupted(source, out, monkeypatch, *options):
+    """A run that Ctrl-C stopped after some tiles."""
+    with monkeypatch.context() as patch:
+        patch.setattr(run, "_wait_threads", _interrupting(run._wait_threads, after=4))
+        pyramid(source, out, *options, code=130)
+
+
+def test_chunks_that_a_killed_run_had_begun_are_taken_away(tmp_path, source, monkeypatch):
+    out = tmp_path / "out.zarr"
+    interrupted(source, out, monkeypatch)
+    torn = out / "1" / "c" / "0" / "0" / "0.1234.partial"
+    torn.parent.mkdir(parents=True, exist_ok=True)
+    torn.write_bytes(b"half")
+    pyramid(source, out, "--resume")
+    assert not torn.exists()
+
+
+def test_a_resumed_run_stays_within_the_memory_of_its_own(tmp_path, monkeypatch):
+    source, out = tmp_path / "in.npy", tmp_path / "out.zarr"
+    np.lib.format.open_memmap(source, "w+", np.uint8, (128, 256, 256))
+    begin = ["pyramid", source, out, "--levels", 2, "--chunks", "16,16,16", "--threads", 1]
+    with monkeypatch.context() as patch:
+        patch.setattr(run, "_wait_threads", _interrupting(run._wait_threads, after=1))
+        lunette(*begin, code=130)
+    resident = work._resident() + work.SLACK
+    monkeypatch.setattr(work, "_resident", lambda: resident - work.SLACK)
+    # Level by level, a tile would need 8.5 MB; the run that was begun does two levels at once.
+    message = lunette(*begin, "--resume", "--memory", str(resident + 8_700_000), code=1)
+    assert "a tile of (16, 16, 16) needs 9.0 MB, and 8.7 MB of --memory are left" in message
+    lunette(*begin, "--resume")
+
+
+def test_a_corrupt_chunk_of_a_level_is_named(tmp_path, source, monkeypatch):
+    out = tmp_path / "out.zarr"
+    interrupted(source, out, monkeypatch, "--memory", "100GB", "--threads", 1)
+    plan = json.loads((tmp_path / "out.zarr.journal").read_text().split("\n")[0])["plan"]
+    assert len(plan) == 2  # the second pass reads level 2, which the first one writes
+    chunk = out / "2" / "c" / "0" / "1" / "1"
+    original = run.run_tile
+
+    def spoil(job, number, tile):
+        if number == 1:
+            chunk.write_bytes(b"not a chunk")
+        return original(job, number, tile)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(run, "run_tile", spoil)
+        message = pyramid(source, out, "--resume", code=1)
+    assert f"cannot read chunk (0, 1, 1) of {out / '2'}" in message
+
+
+def test_a_disk_that_cannot_take_the_journal(tmp_path, source, monkeypatch):
+    out, added = tmp_path / "out.zarr", []
+    add = Journal.add
+
+    def full(self, *line):
+        if len(added) == 2:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        added.append(line)
+        add(self, *line)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Journal, "add", full)
+        message = pyramid(source, out, code=1)
+    assert "No space left on device" in message
+    assert "--resume" in message
+    pyramid(source, out, "--resume")
+
+
+@pytest.mark.parametrize("name", ["out.npy", "out.png", "out.tif"])
+@pytest.mark.parametrize("moment", ["replace", "rmtree", "unlink"])
+def test_interrupted_while_files_are_made(tmp_path, monkeypatch, name, moment):
+    """Before the second file takes its name, when the levels are cleared, when the journal goes."""
+    source = tmp_path / "in.npy"
+    np.save(source, volume((64, 48)))
+    whole = tmp_path / "whole"
+    whole.mkdir()
+    lunette("pyramid", source, whole / name, "--levels", 2)
+    before = set(tmp_path.iterdir())
+    calls = []
+
+    def stopped(original, after):
+        def call(path, *arguments, **options):
+            calls.append(path)
+            if len(calls) > after:
+                raise KeyboardInterrupt
+            return original(path, *arguments, **options)
+
+        return call
+
+    with monkeypatch.context() as patch:
+        if moment == "rmtree":
+            patch.setattr(outputs.shutil, "rmtree", stopped(outputs.shutil.rmtree, 0))
+        elif moment == "unlink":
+            patch.setattr(Journal, "finish", stopped(Journal.finish, 0))
+        else:
+            after = 1 if name == "out.tif" else 2  # the journal's own, then files
+            patch.setattr(Path, "replace", stopped(Path.replace, after))
+        lunette("pyramid", source, tmp_path / name, "--levels", 2, code=130)
+    lunette("pyramid", source, tmp_path / name, "--levels", 2, "--resume")
+    made = set(tmp_path.iterdir()) - before
+    assert {p.name for p in made} == {p.name for p in whole.iterdir()}
+    for path in made:
+        same = np.load if path.suffix == ".npy" else tifffile.imread
+        same = (lambda p: np.asarray(Image.open(p))) if path.suffix == ".png" else same
+        np.testing.assert_array_equal(same(path), same(whole / path.name))

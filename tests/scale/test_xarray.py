@@ -54,6 +54,7 @@ def test_the_centre_of_a_padded_window_may_lie_outside():
     np.testing.assert_array_equal(y.t, [-5, 15, 35])
     np.testing.assert_array_equal(ln.max_pool(x, {"t": 3}, stride=1, padding=1).t, x.t)
     np.testing.assert_array_equal(ln.adaptive_max_pool(x, {"t": 2}).t, [5, 25])
+    np.testing.assert_array_equal(ln.max_pool(x, {"t": 2}, stride=1, dilation=2).t, [10, 20])
 
 
 def test_times_are_interpolated_exactly():
@@ -62,6 +63,17 @@ def test_times_are_interpolated_exactly():
     y = ln.avg_pool(x, {"t": 2})
     expected = np.array(["2026-01-01T12", "2026-01-04"], "M8[ns]")
     np.testing.assert_array_equal(y.t.values, expected)
+
+
+def test_times_to_the_nanosecond_and_times_that_are_missing():
+    first = np.datetime64("1990-01-01T00:00:00.000000001")
+    moments = first + np.arange(12_000).astype("m8[D]").astype("m8[ns]")
+    x = xr.DataArray(np.zeros(12_000), dims="t", coords={"t": moments})
+    y = ln.avg_pool(x, {"t": 2})
+    np.testing.assert_array_equal(y.t.values, moments[::2] + np.timedelta64(12, "h"))
+    moments[5] = "NaT"
+    y = ln.avg_pool(x.assign_coords(t=moments), {"t": 2})
+    assert list(np.flatnonzero(np.isnat(y.t.values))) == [2]
 
 
 def test_options_by_name():

@@ -2,30 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from itertools import pairwise, product
-from math import isnan
 from operator import getitem
 from typing import Any
 
 import dask.array as da
 import numpy as np
 from dask._task_spec import Task, TaskRef
-from dask.base import tokenize
-from dask.blockwise import Blockwise
-from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 
 from lunette import dispatch
-from lunette.adapters.slabs import Clipped, Reading, Span, bounds_of, cut_outputs, spans
+from lunette.adapters import dask_convolution
+from lunette.adapters.graphs import (
+    Operand,
+    Whole,
+    build,
+    collection,
+    dask_array,
+    gather,
+    on_host,
+    ranges_of,
+)
+from lunette.adapters.slabs import Clipped, bounds_of, cut_outputs
 from lunette.ops.base import Op
+from lunette.ops.convolution import Convolution
 from lunette.ops.pooling import Pool, Pooling
 from lunette.reductions import Max, Mean, Reduction
 from lunette.regions import Region
 
 __all__ = ["forward", "forward_with_indices", "jvp", "vjp"]
-
-Chunks = tuple[tuple[int, ...], ...]
-
 
 # -- the verbs --
 
@@ -35,8 +39,9 @@ def forward(
 ) -> Any:
     """The op's value, lazy. `chunks` of the result are aligned to the input's, or as asked."""
     arrays = _checked(op, operands, backend)
-    if not isinstance(op, Pooling):
-        return _convolution().forward(op, arrays, backend, chunks)
+    if isinstance(op, Convolution):
+        return dask_convolution.forward(op, arrays, backend, chunks)
+    assert isinstance(op, Pooling)
     return _pool(op, "forward", arrays, backend, chunks)
 
 
@@ -44,11 +49,11 @@ def forward_with_indices(
     op: Op, operands: tuple[Any, ...], backend: str | None = None, chunks: Any = None
 ) -> Any:
     """A max's value and each winner's flat position in the pooled axes of the whole array, lazy."""
-    (x,) = _checked(op, operands, backend)
+    arrays = _checked(op, operands, backend)
     if not isinstance(op, Pooling) or not isinstance(op.reduction, Max):
         raise TypeError(f"{op!r}: only a max has indices")
-    pairs = _pool(op, "forward_with_indices", (x,), backend, chunks)
-    return _item(pairs, 0, x.dtype), _item(pairs, 1, np.dtype(np.int64))
+    pairs = _pool(op, "forward_with_indices", arrays, backend, chunks)
+    return _item(pairs, 0, arrays[0].dtype), _item(pairs, 1, np.dtype(np.int64))
 
 
 def jvp(
@@ -65,8 +70,9 @@ def jvp(
         for n, t in zip(dispatch.names(op, tangents), tangents, strict=True)
     )
     op.check_tangents(*_signature(arrays), *_signature(directions))
-    if not isinstance(op, Pooling):
-        return _convolution().jvp(op, arrays, directions, backend, chunks)
+    if isinstance(op, Convolution):
+        return dask_convolution.jvp(op, arrays, directions, backend, chunks)
+    assert isinstance(op, Pooling)
     if isinstance(op.reduction, Mean):  # linear: its derivative is itself
         return _pool(op, "forward", directions, backend, chunks)
     return _pool(op, "jvp", arrays + directions, backend, chunks)
@@ -79,16 +85,23 @@ def vjp(
     arrays = _checked(op, operands, backend)
     gradient = dask_array(grad, "gradient")
     op.check_gradient(*_signature(arrays), gradient.shape, gradient.dtype)
-    if not isinstance(op, Pooling):
-        gradients: tuple[Any, ...] = _convolution().vjp(op, arrays, gradient, backend)
-        return gradients
+    if isinstance(op, Convolution):
+        return dask_convolution.vjp(op, arrays, gradient, backend)
+    assert isinstance(op, Pooling)
     return (_pool_gradient(op, arrays[0], gradient, backend),)
 
 
-def _convolution() -> Any:
-    from lunette.adapters import dask_convolution
+def _checked(op: Op, operands: tuple[Any, ...], backend: str | None) -> tuple[Any, ...]:
+    arrays = tuple(
+        dask_array(x, name) for x, name in zip(operands, dispatch.names(op, operands), strict=True)
+    )
+    dispatch.check_backend(backend)
+    op.check_operands(*_signature(arrays))
+    return arrays
 
-    return dask_convolution
+
+def _signature(arrays: tuple[Any, ...]) -> tuple[Any, Any]:
+    return tuple(a.shape for a in arrays), tuple(np.dtype(a.dtype) for a in arrays)
 
 
 # -- pooling --
@@ -259,138 +272,6 @@ def _window_of(gx: Any, kept: tuple[tuple[int, int], ...], shape: tuple[int, ...
     return whole
 
 
-# -- operands --
-
-
-class Operand:
-    """A Dask array and, for each axis, the range that each index of the tasks reads."""
-
-    def __init__(self, array: Any, ranges: list[list[tuple[int, int]]]) -> None:
-        self.array = array
-        self.axes = [spans(c, r) for c, r in zip(array.chunks, ranges, strict=True)]
-        self.key, self.source = _source(array)
-        self.references: dict[tuple[int, ...], TaskRef] = {}
-
-    def take(self, index: tuple[int, ...]) -> tuple[Reading, list[TaskRef]]:
-        """How the task of this index reads the operand, and the references it needs."""
-        axes: tuple[Span, ...] = tuple(a[i] for a, i in zip(self.axes, index, strict=False))
-        reading = Reading(axes, self.source)
-        if self.source is not None:
-            return reading, [TaskRef(self.key)]
-        return reading, list(map(self._reference, reading.chunk_indices))
-
-    def _reference(self, chunk: tuple[int, ...]) -> TaskRef:
-        """One object per chunk, however many tasks read it."""
-        reference = self.references.get(chunk)
-        if reference is None:
-            reference = self.references[chunk] = TaskRef((self.array.name, *chunk))
-        return reference
-
-
-class Whole:
-    """An operand that every task reads from end to end."""
-
-    def __init__(self, array: Any) -> None:
-        self.array = array.rechunk(-1)
-        self.reading = Reading(tuple(spans(c, [(0, sum(c))])[0] for c in self.array.chunks), None)
-        self.references = [TaskRef((self.array.name, *(0,) * array.ndim))]
-
-    def take(self, index: tuple[int, ...]) -> tuple[Reading, list[TaskRef]]:
-        """The one chunk, for any index."""
-        return self.reading, self.references
-
-
-def _source(array: Any) -> tuple[Any, dict[str, Any] | None]:
-    """The store beneath an array made by `from_array` or `from_zarr`, and how to read it.
-
-    A task then reads its slab from the store, and nothing waits in memory for its neighbours.
-    """
-    layer = array.dask.layers.get(array.name)
-    key = f"original-{array.name}"
-    if not isinstance(layer, Blockwise) or key not in array.dask.layers:
-        return None, None
-    if getattr(layer.task, "func", None) is not da.core.getter or layer.new_axes:
-        return None, None
-    return key, dict(layer.task.kwargs)
-
-
-def dask_array(x: Any, name: str) -> Any:
-    """`x` as a Dask array with known chunks; NumPy's become one chunk."""
-    if isinstance(x, np.ma.MaskedArray):
-        raise TypeError(f"{name} is a masked array; fill the masked cells first")
-    array = x if isinstance(x, da.Array) else da.from_array(np.asarray(x), chunks=-1)
-    for axis, chunks in enumerate(array.chunks):
-        if any(isinstance(c, float) and isnan(c) for c in chunks):
-            raise ValueError(
-                f"{name} has chunks of unknown size on axis {axis}: windows need every size; "
-                f"call {name}.compute_chunk_sizes() first"
-            )
-    return array
-
-
-def _checked(op: Op, operands: tuple[Any, ...], backend: str | None) -> tuple[Any, ...]:
-    arrays = tuple(
-        dask_array(x, name) for x, name in zip(operands, dispatch.names(op, operands), strict=True)
-    )
-    dispatch.check_backend(backend)
-    op.check_operands(*_signature(arrays))
-    return arrays
-
-
-def _signature(arrays: tuple[Any, ...]) -> tuple[Any, Any]:
-    return tuple(a.shape for a in arrays), tuple(np.dtype(a.dtype) for a in arrays)
-
-
-def ranges_of(chunks: tuple[int, ...]) -> list[tuple[int, int]]:
-    """The positions of each chunk of an axis."""
-    edges = bounds_of(chunks)
-    return list(pairwise(edges))
-
-
-# -- the graph --
-
-
-def build(
-    name: str,
-    chunks: Chunks,
-    dtype: Any,
-    operands: Sequence[Operand | Whole],
-    task: Callable[..., Any],
-    arguments: Callable[[tuple[int, ...]], tuple[Any, ...]],
-    numblocks: tuple[int, ...],
-    token: Any,
-) -> Any:
-    """The array of `task(*arguments(index), readings, *blocks)` over all indices of chunks."""
-    arrays = [o.array for o in operands]
-    name = f"{name}-{tokenize(token, chunks, [a.name for a in arrays])}"
-    rank = len(chunks)
-    tasks = {}
-    for index in product(*map(range, numblocks)):
-        taken = [o.take(index) for o in operands]
-        readings = tuple(reading for reading, _ in taken)
-        references = [r for _, refs in taken for r in refs]
-        key = (name, *index[:rank])
-        tasks[key] = Task(key, task, *arguments(index), readings, *references)
-    return collection(name, tasks, arrays, chunks, dtype)
-
-
-def collection(name: str, tasks: Any, arrays: list[Any], chunks: Chunks, dtype: Any) -> Any:
-    """A Dask array of these tasks, after those of `arrays`."""
-    layer = MaterializedLayer(tasks)
-    graph = HighLevelGraph.from_collections(name, layer, dependencies=arrays)
-    meta = np.empty_like(arrays[0]._meta, shape=(0,) * len(chunks), dtype=dtype)
-    return da.Array(graph, name, chunks, meta=meta)
-
-
-def gather(readings: tuple[Reading, ...], blocks: Sequence[Any]) -> list[Any]:
-    """The slab of every operand of a task."""
-    slabs, used = [], 0
-    for reading in readings:
-        slabs.append(reading.array(blocks[used : used + reading.count]))
-        used += reading.count
-    return slabs
-
-
 def _item(pairs: Any, item: int, dtype: Any) -> Any:
     """One of the two results of each task."""
     name = f"{pairs.name}-{item}"
@@ -399,16 +280,3 @@ def _item(pairs: Any, item: int, dtype: Any) -> Any:
         for index in product(*map(range, pairs.numblocks))
     }
     return collection(name, tasks, [pairs], pairs.chunks, dtype)
-
-
-def on_host(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Blocks of a NumPy-like library are pooled on the host and given back as they came."""
-    *settings, slabs = arguments
-    foreign = next((s for s in slabs if not isinstance(s, (np.ndarray, np.generic))), None)
-    if foreign is None:
-        return function(*settings, slabs)
-    hosted = [s.get() if hasattr(s, "get") else np.asarray(s) for s in slabs]
-    result = function(*settings, hosted)
-    if isinstance(result, tuple):
-        return tuple(np.asarray(r, like=foreign) for r in result)
-    return np.asarray(result, like=foreign)

@@ -18,12 +18,13 @@ from dask._task_spec import List, Task, TaskRef
 from dask.base import tokenize
 
 from lunette import dispatch
-from lunette.adapters.dask import (
+from lunette.adapters.graphs import (
     Operand,
     Whole,
     build,
     collection,
     gather,
+    inputs,
     on_host,
     ranges_of,
 )
@@ -259,11 +260,9 @@ def _weight_gradient(op: Convolution, image: Any, windows: Any, weight: Any, bac
     tasks, parts = {}, []
     counts = [1 if a == batch else len(c) for a, c in enumerate(chunks)]
     for index in product(*map(range, counts)):
-        taken = [o.take(index) for o in operands]
+        readings, references = inputs(operands, index)
         block_axes = tuple(a[i] for a, i in zip(axes, index[batch + 1 :], strict=True))
         key = (f"{name}-part", *index)
-        references = [r for _, refs in taken for r in refs]
-        readings = tuple(reading for reading, _ in taken)
         tasks[key] = Task(key, _weight_task, settings, block_axes, readings, *references)
         parts.append(key)
     return _added(name, tasks, parts, [o.array for o in operands], weight)

@@ -2,7 +2,8 @@
 
 Attributes and the name are kept. A coordinate along one pooled dimension is taken at the centres of
 the windows: interpolated between cells, continued in a straight line over padding. A coordinate of
-words, or one over several dimensions of which some is pooled, has no centre and is left out.
+words or other objects, or one over several dimensions of which some is pooled, has no centre and is
+left out.
 """
 
 from __future__ import annotations
@@ -139,21 +140,16 @@ def _at_centres(values: Any, places: np.ndarray[Any, Any]) -> Any:
     inside = (places == np.floor(places)) & (places >= 0) & (places < n)
     if inside.all():
         return values[places.astype(int)]
-    if values.dtype.kind in "mM":
-        # Differences of times are exact, so interpolate from the first one.
-        offsets = _interpolated((values - values[0]).astype(np.int64).astype(np.float64), places)
-        return values[0] + np.rint(offsets).astype(np.int64).astype(_unit(values))
-    if values.dtype.kind not in "iuf":
+    if values.dtype.kind not in "iufmM":
         return None
-    return _interpolated(values.astype(np.float64), places)
-
-
-def _unit(values: Any) -> Any:
-    return (values[:1] - values[:1]).dtype
-
-
-def _interpolated(values: np.ndarray[Any, Any], places: np.ndarray[Any, Any]) -> Any:
-    if len(values) == 1:
+    if n == 1:
         return np.full(len(places), values[0])
-    left = np.clip(np.floor(places).astype(int), 0, len(values) - 2)
-    return values[left] + (places - left) * (values[left + 1] - values[left])
+    if values.dtype.kind in "iu":
+        values = values.astype(np.float64)
+    left = np.clip(np.floor(places).astype(int), 0, n - 2)
+    shares, steps = places - left, values[left + 1] - values[left]
+    if values.dtype.kind not in "mM":
+        return values[left] + shares * steps
+    # Times are whole numbers: a step is exact, and what is taken of it is rounded once.
+    moved = np.rint(shares * steps.astype(np.int64)).astype(np.int64).astype(steps.dtype)
+    return np.where(np.isnat(steps), values[left] + steps, values[left] + moved)

@@ -149,7 +149,8 @@ def _run(do: Callable[[Any], Any], quiet: bool) -> None:
 
     columns = (BarColumn(), DownloadColumn(), Speed(), TimeRemainingColumn())
     console = Console(stderr=True)
-    with Progress(*columns, console=console, disable=quiet, transient=True) as bar:
+    hidden = quiet or not console.is_terminal
+    with Progress(*columns, console=console, disable=hidden, transient=True) as bar:
         task = bar.add_task("", total=None)
 
         def progress(read: int, written: int, whole: int) -> None:

@@ -28,6 +28,7 @@ def serves(dtype: np.dtype[Any], lengths: tuple[int, ...], factors: tuple[int, .
     """Whether `halve` has this mean: one or two bytes per number, the last axis and up to two more."""
     return (
         sys.byteorder == "little"
+        and dtype.isnative
         and dtype.kind in "iu"
         and dtype.itemsize <= 2
         and factors[-1] == 2

@@ -18,7 +18,7 @@ __all__ = ["Journal", "fingerprint"]
 
 def fingerprint(job: Job) -> str:
     """A digest of the job, whatever its passes, and of the input as it is now."""
-    digest = hashlib.sha256(repr(replace(job, passes=())).encode())
+    digest = hashlib.sha256(repr(replace(job, passes=(), run="")).encode())
     digest.update(_state(job.source).encode())
     return digest.hexdigest()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -12,47 +13,66 @@ import numpy as np
 
 from lunette.scale.errors import ScaleError
 from lunette.scale.ngff import write_metadata
+from lunette.scale.opening import SYMBOLS
 from lunette.scale.plan import Job
 from lunette.scale.stores import Source
 
-__all__ = ["begin", "check_format", "final_paths", "finish", "level_path", "remove"]
+__all__ = [
+    "begin",
+    "check_format",
+    "final_paths",
+    "finish",
+    "folder_of",
+    "level_path",
+    "remove",
+    "tidy",
+]
 
 TILE = 256
 """Rows and columns of a tile of a TIFF file."""
 
 
-def check_format(kind: str, source: Source, out_shape: tuple[int, ...], multiscale: bool) -> None:
+def check_format(
+    out: Path, kind: str, source: Source, out_shape: tuple[int, ...], multiscale: bool
+) -> None:
     """Refuse an array that the format of the output cannot hold."""
     dtype, axes = np.dtype(source.dtype), source.axes
     if kind == "png":
         image = axes == "yx" or (axes == "yxc" and out_shape[-1] in (2, 3, 4))
         if not image:
             raise ScaleError(
-                f"a PNG holds axes yx or yxc; IN has axes {axes}, shape {source.shape}"
+                f"a PNG holds axes yx or yxc of 2 to 4 channels; OUT would have axes {axes}, shape "
+                f"{out_shape}"
             )
         allowed = ("bool", "uint8", "uint16") if axes == "yx" else ("uint8",)
         if dtype.name not in allowed:
             raise ScaleError(
                 f"a PNG of axes {axes} holds {', '.join(allowed)}; IN has dtype {dtype}"
             )
-    if kind == "tif" and multiscale and dtype.name in ("float16", "int64", "uint64", "bool"):
+    if (
+        kind == "tif"
+        and _is_ome(out, multiscale)
+        and dtype.name in ("float16", "int64", "uint64", "bool")
+    ):
         raise ScaleError(f"OME-TIFF does not hold dtype {dtype}; write Zarr instead")
     if kind == "tif" and len(axes) < 2:
         raise ScaleError(f"a TIFF holds images; IN has shape {source.shape}")
-    if kind == "zarr" and multiscale:
-        order = "".join(a for a in "tczyx" if a in axes)
-        if axes != order or sum(a in "zyx" for a in axes) < 2:
-            raise ScaleError(
-                f"OME-NGFF wants axes in the order t, c, z, y, x with at least y and x; IN has "
-                f"{axes!r}: give --axes, or write another format"
-            )
+    if kind == "zarr" and multiscale and not {"y", "x"} <= set(axes):
+        raise ScaleError(
+            f"OME-NGFF wants at least axes y and x; IN has {axes!r}: give --axes, or write another "
+            "format"
+        )
+
+
+def _is_ome(out: Path, multiscale: bool) -> bool:
+    return multiscale or out.name.lower().endswith((".ome.tif", ".ome.tiff"))
 
 
 def level_path(out: Path, kind: str, multiscale: bool, level: int) -> Path:
     """Where a level is written while the work goes on."""
     if kind == "zarr":
         return out / str(level) if multiscale else out
-    return _folder(out) / f"level-{level}.npy"
+    return folder_of(out) / f"level-{level}.npy"
 
 
 def final_paths(out: Path, kind: str, multiscale: bool, levels: int) -> list[Path]:
@@ -64,7 +84,7 @@ def final_paths(out: Path, kind: str, multiscale: bool, levels: int) -> list[Pat
 
 def remove(out: Path, kind: str, multiscale: bool, levels: int) -> None:
     """Take away an earlier output and what an unfinished run left."""
-    for path in [_folder(out), *final_paths(out, kind, multiscale, levels)]:
+    for path in [folder_of(out), *final_paths(out, kind, multiscale, levels)]:
         if path.is_dir():
             shutil.rmtree(path)
         else:
@@ -79,31 +99,55 @@ def begin(out: Path, kind: str, multiscale: bool) -> None:
 
             zarr.create_group(str(out), zarr_format=3)
     else:
-        _folder(out).mkdir()
+        folder_of(out).mkdir()
+
+
+def tidy(out: Path, kind: str) -> None:
+    """Take away the chunks that a killed run had begun to write, under names of their own."""
+    if kind == "zarr":
+        for path in out.rglob("*.partial"):
+            path.unlink(missing_ok=True)
 
 
 def finish(job: Job, out: Path, kind: str, multiscale: bool) -> None:
-    """Make the output from its finished levels; a file appears whole, under its name, or not at all."""
+    """Make the output from its finished levels; a file appears whole, under its name, or not at all.
+
+    Files that are there were made before this was interrupted.
+    """
     if kind == "zarr":
         if multiscale:
             import zarr
 
             zarr.open_group(str(out), mode="r+").attrs.update(_metadata(job, out))
         return
-    paths = final_paths(out, kind, multiscale, len(job.levels))
-    if kind == "npy":
-        for level, path in zip(job.levels, paths, strict=True):
-            Path(level.path).replace(path)
-    elif kind == "png":
-        for level, path in zip(job.levels, paths, strict=True):
-            _write_png(np.load(level.path, mmap_mode="r"), path)
+    if kind == "tif":
+        if not out.exists():
+            _write_tif(job, out, multiscale)
     else:
-        _write_tif(job, out, multiscale)
-    shutil.rmtree(_folder(out))
+        paths = final_paths(out, kind, multiscale, len(job.levels))
+        for level, path in zip(job.levels, paths, strict=True):
+            if not path.exists() and kind == "npy":
+                Path(level.path).replace(path)
+            elif not path.exists():
+                _write_png(np.load(level.path, mmap_mode="r"), path)
+    shutil.rmtree(folder_of(out), ignore_errors=True)
 
 
-def _folder(out: Path) -> Path:
+def folder_of(out: Path) -> Path:
+    """Where the levels of a file are kept until it is made."""
     return out.with_name(out.name + ".partial")
+
+
+@contextmanager
+def _in_place_of(path: Path) -> Iterator[Path]:
+    """A path to write to, which takes the place of `path` when all went well."""
+    temporary = path.with_name(path.name + ".new")
+    try:
+        yield temporary
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    temporary.replace(path)
 
 
 def scales(job: Job) -> list[tuple[tuple[float, ...], tuple[float, ...]]]:
@@ -135,9 +179,8 @@ def _metadata(job: Job, out: Path) -> dict[str, Any]:
 def _write_png(array: Any, path: Path) -> None:
     from PIL import Image
 
-    temporary = path.with_name(path.name + ".new")
-    Image.fromarray(np.ascontiguousarray(array)).save(temporary, format="PNG")
-    temporary.replace(path)
+    with _in_place_of(path) as temporary:
+        Image.fromarray(np.ascontiguousarray(array)).save(temporary, format="PNG")
 
 
 def _write_tif(job: Job, out: Path, multiscale: bool) -> None:
@@ -154,11 +197,15 @@ def _write_tif(job: Job, out: Path, multiscale: bool) -> None:
         "dtype": np.dtype(job.source.dtype),
     }
     metadata: dict[str, Any] = {"axes": (axes[:-1] + "s" if channels else axes).upper()}
-    metadata |= {
-        f"PhysicalSize{a.upper()}": s for a, s in zip(axes, sizes, strict=True) if a in "zyx"
-    }
-    temporary = out.with_name(out.name + ".new")
-    with tifffile.TiffWriter(temporary, bigtiff=True, ome=multiscale) as writer:
+    for a, s, unit in zip(axes, sizes, job.source.units, strict=True):
+        if a in "zyx" and (unit is not None or s != 1):
+            metadata[f"PhysicalSize{a.upper()}"] = s
+            metadata[f"PhysicalSize{a.upper()}Unit"] = SYMBOLS.get(unit or "", "reference frame")
+    ome = _is_ome(out, multiscale)
+    with (
+        _in_place_of(out) as temporary,
+        tifffile.TiffWriter(temporary, bigtiff=True, ome=ome) as writer,
+    ):
         for number, array in enumerate(arrays):
             first = number == 0
             writer.write(
@@ -169,7 +216,6 @@ def _write_tif(job: Job, out: Path, multiscale: bool) -> None:
                 metadata=metadata if first else None,
                 **options,
             )
-    temporary.replace(out)
 
 
 def _tiles(array: Any, channels: bool) -> Iterator[Any]:
@@ -178,8 +224,10 @@ def _tiles(array: Any, channels: bool) -> Iterator[Any]:
     last = ((0, array.shape[-1]),) if channels else ()
     *planes, height, width = shape
     for plane in product(*map(range, planes)):
-        for y, x in product(range(0, height, TILE), range(0, width, TILE)):
+        for y in range(0, height, TILE):
             ranges = tuple((p, p + 1) for p in plane)
-            ranges += ((y, min(y + TILE, height)), (x, min(x + TILE, width)), *last)
-            tile = array.read(ranges)
-            yield np.ascontiguousarray(tile.reshape(tile.shape[len(planes) :]))
+            ranges += ((y, min(y + TILE, height)), (0, width), *last)
+            row = array.read(ranges)  # of a stored strip, which is then decoded once
+            row = row.reshape(row.shape[len(planes) :])
+            for x in range(0, width, TILE):
+                yield np.ascontiguousarray(row[:, x : x + TILE])

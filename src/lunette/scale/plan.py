@@ -9,7 +9,6 @@ not overlap, tiles of every level of a pass are disjoint and cover it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import product
 from math import prod
 from typing import Any
 
@@ -20,7 +19,7 @@ from lunette.scale import halving, npy
 from lunette.scale.errors import ScaleError
 from lunette.scale.stores import Level, Ranges, Source
 
-__all__ = ["Job", "Pass", "Step", "chunks_of", "plan_passes", "tile_memory"]
+__all__ = ["Job", "Pass", "Step", "check_room", "plan_passes", "tiles_at_once"]
 
 Shape = tuple[int, ...]
 
@@ -82,7 +81,10 @@ class Pass:
 
 @dataclass(frozen=True)
 class Job:
-    """Everything that a tile needs: it can be sent to another process."""
+    """Everything that a tile needs: it can be sent to another process.
+
+    `run` tells this run from others, before and after it.
+    """
 
     operator: str
     source: Source
@@ -90,6 +92,7 @@ class Job:
     base: Level | None
     levels: tuple[Level, ...]
     passes: tuple[Pass, ...] = ()
+    run: str = ""
 
     def below(self, step: int) -> Any:
         """The array that a step reads."""
@@ -115,6 +118,8 @@ def tile_memory(job: Job, first: int, last: int, tile: Shape, base: bool) -> int
         ranges = job.steps[k].slab(ranges)
     slab = _cells(ranges) * dtype.itemsize
     total += slab + int(slab * _copies(job, dtype, job.steps[first], ranges))
+    if first == 0 and job.source.order != tuple(range(len(job.source.order))):
+        total += slab  # kernels copy what does not lie in order
     if below.kind == "npy" or job.levels[0].kind == "npy":
         total += npy.BAND
     if below.kind == "png":
@@ -141,39 +146,74 @@ def _copies(job: Job, dtype: np.dtype[Any], step: Step, ranges: Ranges) -> float
 
 def plan_passes(
     job: Job, unit: Shape, budget: int, workers: int, together: bool
-) -> tuple[tuple[Pass, ...], int]:
-    """The passes of a job within `budget` bytes, and how many tiles may be worked at once.
+) -> tuple[Pass, ...]:
+    """The passes of a job within `budget` bytes.
 
     `unit` is the chunk or shard that has one writer. With `together`, as many steps as memory
     allows share a pass, as long as every worker has a few tiles to do.
     """
-    found, first = [], 0
-    most = workers
+    found: list[Pass] = []
+    first = 0
     while first < len(job.steps):
         base = first == 0 and job.base is not None
         last = first + 1
-        need = tile_memory(job, first, last, unit, base)
-        if need > budget:
-            raise ScaleError(
-                f"chunks of {unit} need {_human(need)} for one tile and {_human(max(budget, 0))} of "
-                "--memory are left for tiles; use smaller --chunks or more --memory"
-            )
+        check_room(tile_memory(job, first, last, unit, base), budget, f"a tile of chunks {unit}")
         while together and last < len(job.steps):
             more = tile_memory(job, first, last + 1, unit, base)
             tiles = prod(-(-n // t) for n, t in zip(job.steps[last].out_shape, unit, strict=True))
             if more * workers > budget or tiles < 4 * workers:
                 break
-            last, need = last + 1, more
-        most = min(most, max(1, budget // need))
-        found.append(Pass(first, last, unit, job.steps[last - 1].out_shape, base))
+            last += 1
+        tile = _covering(job, first, last, unit, base, budget // workers)
+        found.append(Pass(first, last, tile, job.steps[last - 1].out_shape, base))
         first = last
-    return tuple(found), most
+    return tuple(found)
 
 
-def chunks_of(ranges: Ranges, chunks: Shape) -> list[Shape]:
-    """The indices of the chunks that ranges touch."""
-    grids = [range(lo // c, -(-hi // c)) for (lo, hi), c in zip(ranges, chunks, strict=True)]
-    return list(product(*grids))
+def _covering(job: Job, first: int, last: int, unit: Shape, base: bool, budget: int) -> Shape:
+    """A unit; or so many that a tile reads whole chunks, each then decoded once, if memory allows.
+
+    A TIFF may store a page as one chunk, which is longer than what a unit reads.
+    """
+    below = job.below(first)
+    if below.kind not in ("tif", "zarr"):
+        return unit
+    tile = unit
+    for axis in reversed(range(len(unit))):
+        lo, hi = _slab(job, first, last, tile)[axis]
+        units = -(-min(below.chunks[axis], below.shape[axis]) // (hi - lo))
+        for count in range(units, 1, -1):
+            wider = (*tile[:axis], count * unit[axis], *tile[axis + 1 :])
+            if tile_memory(job, first, last, wider, base) <= budget:
+                tile = wider
+                break
+    return tile
+
+
+def _slab(job: Job, first: int, last: int, tile: Shape) -> Ranges:
+    """What the first tile of a pass reads."""
+    ranges: Ranges = tuple(
+        (0, min(t, n)) for t, n in zip(tile, job.steps[last - 1].out_shape, strict=True)
+    )
+    for step in reversed(job.steps[first:last]):
+        ranges = step.slab(ranges)
+    return ranges
+
+
+def tiles_at_once(job: Job, budget: int, workers: int) -> int:
+    """How many tiles of the job's passes may be worked side by side within `budget` bytes."""
+    need = max(tile_memory(job, p.first, p.last, p.tile, p.base) for p in job.passes)
+    check_room(need, budget, f"a tile of {job.passes[0].tile}")
+    return min(workers, budget // need)
+
+
+def check_room(need: int, budget: int, what: str) -> None:
+    """Refuse what memory cannot hold."""
+    if need > budget:
+        raise ScaleError(
+            f"{what} needs {_human(need)}, and {_human(max(budget, 0))} of --memory are left for it; "
+            "use smaller --chunks or more --memory"
+        )
 
 
 def _cells(ranges: Ranges) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from math import prod
 from typing import Any
 
@@ -12,9 +13,10 @@ import numpy as np
 from lunette.scale.errors import ScaleError
 from lunette.scale.journal import Journal
 from lunette.scale.operators import apply
-from lunette.scale.plan import Job, chunks_of
+from lunette.scale.plan import Job
+from lunette.scale.stores import chunks_of, open_handles_for
 
-__all__ = ["run", "run_tile"]
+__all__ = ["bytes_left", "run", "run_tile"]
 
 Report = Callable[[int, int], None]
 """Called with the bytes read and the bytes written of each tile that is done."""
@@ -22,6 +24,7 @@ Report = Callable[[int, int], None]
 
 def run_tile(job: Job, number: int, tile: int) -> tuple[int, int]:
     """Read the slab of one tile, do the steps of its pass, write every level; bytes read, written."""
+    open_handles_for(job.run)
     p = job.passes[number]
     chain = job.chain(p, tile)
     block = job.below(p.first).read(chain[0])
@@ -80,21 +83,31 @@ def _run_pass(
             done = wait(list(flying))
         except (
             KeyboardInterrupt
-        ) as interrupt:  # let tiles in flight land: they are in the journal then
+        ) as interrupt:  # tiles in flight may land: the journal has them then
             trouble = trouble or interrupt
             continue
+        except Exception as error:  # the cluster is gone
+            trouble = trouble or error
+            break
         for future in done:
             tile = flying.pop(future)
             try:
                 read, written = future.result()
+                journal.add(number, tile)
             except Exception as error:
                 trouble = trouble or error
             else:
-                journal.add(number, tile)
                 report(read, written)
-    if trouble is not None:
+    if trouble is None:
+        return
+    with suppress(OSError):  # the disk may be full
         journal.close()
+    if isinstance(trouble, (ScaleError, KeyboardInterrupt)):
         raise trouble
+    kind = type(trouble).__name__
+    raise ScaleError(
+        f"stopped by {kind}: {trouble}; what was written is kept, go on with --resume"
+    ) from trouble
 
 
 class _executor:
@@ -136,10 +149,12 @@ def _wait_threads(futures: list[Any]) -> Any:
     return concurrent.futures.wait(futures, return_when=concurrent.futures.FIRST_COMPLETED).done
 
 
-def bytes_of(job: Job) -> int:
-    """Bytes that the job reads, overlaps aside: the length of the progress bar."""
+def bytes_left(job: Job, journal: Journal) -> int:
+    """Bytes that are still to be read, overlaps aside: the length of the progress bar."""
     total = 0
-    for p in job.passes:
+    for number, p in enumerate(job.passes):
         below = job.below(p.first)
-        total += prod(below.shape) * np.dtype(below.dtype).itemsize
+        done = sum(n == number for n, _ in journal.done)
+        size = prod(below.shape) * np.dtype(below.dtype).itemsize
+        total += size * (p.count - done) // p.count
     return total

@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import os
 import time
+import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -17,35 +20,28 @@ from lunette.kernels.threads import get_num_threads, set_num_threads
 from lunette.ops.base import sliding
 from lunette.regions import Sliding
 from lunette.scale import outputs
+from lunette.scale.arguments import (
+    Options,
+    check_existing,
+    check_lengths,
+    check_operator,
+    check_paths,
+    checked,
+    chunks_and_unit,
+    on_axes,
+)
 from lunette.scale.errors import ScaleError
 from lunette.scale.journal import Journal
-from lunette.scale.operators import OPERATORS, apply, check_dtype
-from lunette.scale.plan import Job, Pass, Step, plan_passes
-from lunette.scale.run import bytes_of, run
-from lunette.scale.stores import Level, Source, create_level, forget_handles, kind_of, open_source
+from lunette.scale.opening import kind_of, open_source
+from lunette.scale.operators import apply, check_dtype
+from lunette.scale.plan import Job, Pass, Step, check_room, plan_passes, tiles_at_once
+from lunette.scale.run import bytes_left, run
+from lunette.scale.stores import Level, Source, create_level, open_handles_for
 
 __all__ = ["Options", "Outcome", "pool", "pyramid"]
 
-SIDES = {1: 1 << 20, 2: 1024, 3: 128}
-"""Default chunk: cells along each of so many spatial axes."""
 SLACK = 48 << 20
 """Bytes that tiles do not account for: threads, buffers, the journal."""
-
-
-@dataclass(frozen=True)
-class Options:
-    """What both commands take besides the operator: see their help."""
-
-    memory: int | None = None
-    chunks: tuple[int, ...] | None = None
-    shards: tuple[int, ...] | None = None
-    compression: str = "zstd"
-    threads: int | None = None
-    scheduler: str | None = None
-    resume: bool = False
-    force: bool = False
-    array: str = ""
-    axes: str = ""
 
 
 @dataclass(frozen=True)
@@ -78,15 +74,14 @@ def pool(
 ) -> Outcome:
     """One pooling of the last axes of an array on disk."""
     options = options or Options()
-    _check_operator(operator)
+    check_operator(operator)
     opened = open_source(source, options.array, options.axes)
-    if operator == "stride" and (padding not in (0, (0,) * len(kernel)) or set(kernel) != {1}):
+    if operator == "stride" and padding not in (0, (0,) * len(kernel)):
         raise ScaleError(
-            f"stride takes single cells; expected --kernel {','.join('1' * len(kernel))} and no "
-            f"padding, got --kernel {','.join(map(str, kernel))}"
+            f"padding={padding}: stride takes the first cell of each window; expected 0"
         )
-    regions = _checked(lambda: sliding(kernel, stride, padding, 1, ceil_mode)["regions"])
-    step = Step(_on_axes(opened, regions), opened.shape)
+    regions = checked(lambda: sliding(kernel, stride, padding, 1, ceil_mode)["regions"])
+    step = Step(on_axes(opened, regions), opened.shape)
     return _do(operator, opened, out, (step,), False, options, progress)
 
 
@@ -100,10 +95,13 @@ def pyramid(
 ) -> Outcome:
     """Level after level, each half as long as the one before along z, y and x; in TIFF along y and x."""
     options = options or Options()
-    _check_operator(operator)
-    _checked(lambda: size(levels, "levels", 1))
+    check_operator(operator)
+    checked(lambda: size(levels, "levels", 1))
     opened = open_source(source, options.array, options.axes)
-    letters = "yx" if kind_of(out, "OUT") == "tif" else "zyx"  # OME-TIFF keeps every plane
+    kind = kind_of(out, "OUT")
+    if kind == "zarr":
+        opened = opened.reordered("tczyx")  # the order that OME-NGFF wants
+    letters = "yx" if kind == "tif" else "zyx"  # OME-TIFF keeps every plane
     steps, shape = [], opened.shape
     for level in range(1, levels + 1):
         halved = [a in letters and n > 1 for a, n in zip(opened.axes, shape, strict=True)]
@@ -131,37 +129,37 @@ def _do(
     options: Options,
     progress: Progress | None,
 ) -> Outcome:
-    _checked(lambda: check_dtype(operator, np.dtype(source.dtype)))
+    checked(lambda: check_dtype(operator, np.dtype(source.dtype)))
     kind = kind_of(out, "OUT")
-    _check_paths(Path(source.path), out)
+    check_paths(Path(source.path), out, kind, multiscale, len(steps))
     for step in steps:
-        _check_lengths(step)
-    outputs.check_format(kind, source, steps[-1].out_shape, multiscale)
-    chunks, unit = _chunks(source, steps, options)
+        check_lengths(step)
+    outputs.check_format(out, kind, source, steps[-1].out_shape, multiscale)
+    chunks, unit = chunks_and_unit(source, steps, options)
     job = _job(operator, source, out, kind, steps, multiscale, chunks, options)
-    _check_existing(out, kind, multiscale, len(steps), options)
+    check_existing(out, kind, multiscale, len(steps), options)
     _warm(operator, source, steps[0])
     workers = _workers(options)
     memory = options.memory or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
     here = 0 if options.scheduler else _resident() + SLACK
-    job = replace(job, passes=())
-    passes, most = plan_passes(job, unit, memory - here, workers, multiscale)
+    room = memory - here
+    passes = plan_passes(job, unit, room, workers, multiscale)
+    if kind == "png":  # a PNG is made from the whole level: its cells, and Pillow's copy
+        check_room(2 * prod(steps[0].out_shape) * np.dtype(source.dtype).itemsize, room, "a PNG")
     journal = Journal(out.with_name(out.name + ".journal"))
-    forget_handles()
     started = time.perf_counter()
     if options.resume:
         plan = journal.resume(job)
         passes = tuple(Pass(**{k: _tuples(v) for k, v in p.items()}) for p in plan)
-        job = replace(job, passes=passes)
-    else:
-        job = replace(job, passes=passes)
-        outputs.remove(out, kind, multiscale, len(steps))
-        outputs.begin(out, kind, multiscale)
-        for level in ([job.base] if job.base else []) + list(job.levels):
-            _create(level, source.axes)
+        outputs.tidy(out, kind)
+    job = replace(job, passes=passes, run=uuid.uuid4().hex)
+    most = tiles_at_once(job, room, workers)
+    if not options.resume:
+        _begin(job, out, kind, multiscale)
         journal.start(job, json.loads(json.dumps([asdict(p) for p in passes])))
+    open_handles_for(job.run)
     totals = [0, 0]
-    whole = bytes_of(job)
+    whole = bytes_left(job, journal)
 
     def report(read: int, written: int) -> None:
         totals[0] += read
@@ -176,7 +174,7 @@ def _do(
         run(job, journal, most, options.scheduler, report)
     finally:
         set_num_threads(threads)
-    outputs.finish(job, out, kind, multiscale)
+    _finish(job, out, kind, multiscale)
     journal.finish()
     return Outcome(
         tuple(level.shape for level in job.levels),
@@ -203,7 +201,7 @@ def _job(
     levels = []
     for k, shape in enumerate(shapes):
         stored = tuple(max(1, c) for c in chunks)
-        path = outputs.level_path(out, kind, multiscale, k)
+        path = outputs.level_path(out.absolute(), kind, multiscale, k)
         inner = "zarr" if kind == "zarr" else "npy"
         levels.append(
             Level(
@@ -214,11 +212,26 @@ def _job(
     return Job(operator, source, steps, base, tuple(levels[1:]))
 
 
-def _create(level: Level, axes: str) -> None:
+def _begin(job: Job, out: Path, kind: str, multiscale: bool) -> None:
+    """Empty levels in the place of an earlier output; or nothing, where they cannot be made."""
     try:
-        create_level(level, axes)
+        outputs.remove(out, kind, multiscale, len(job.levels))
+        outputs.begin(out, kind, multiscale)
+        for level in ([job.base] if job.base else []) + list(job.levels):
+            create_level(level, job.source.axes)
     except OSError as error:
-        raise ScaleError(f"cannot make {level.path}: {error}") from error
+        with suppress(OSError):
+            outputs.remove(out, kind, multiscale, len(job.levels))
+        raise ScaleError(f"cannot make {out}: {error}") from error
+
+
+def _finish(job: Job, out: Path, kind: str, multiscale: bool) -> None:
+    try:
+        outputs.finish(job, out, kind, multiscale)
+    except OSError as error:
+        raise ScaleError(
+            f"cannot make {out}: {error}; its levels are kept, go on with --resume"
+        ) from error
 
 
 def _warm(operator: str, source: Source, step: Step) -> None:
@@ -232,101 +245,9 @@ def _warm(operator: str, source: Source, step: Step) -> None:
     apply(operator, np.zeros(shape, source.dtype), parts)
 
 
-# -- checks --
-
-
-def _checked(check: Callable[[], Any]) -> Any:
-    try:
-        return check()
-    except (TypeError, ValueError) as error:
-        raise ScaleError(str(error)) from error
-
-
-def _check_operator(operator: str) -> None:
-    if operator not in OPERATORS:
-        raise ScaleError(f"operator {operator!r}: expected one of {', '.join(OPERATORS)}")
-
-
-def _check_lengths(step: Step) -> None:
-    for axis, (region, n) in enumerate(zip(step.regions, step.in_shape, strict=True)):
-        try:
-            region.out_length(n)
-        except ValueError as error:
-            raise ScaleError(f"axis {axis} of shape {step.in_shape}: {error}") from error
-
-
-def _check_paths(source: Path, out: Path) -> None:
-    """An output may not lie in the input, nor swallow it."""
-    a, b = source.resolve(), out.resolve()
-    if a == b or a in b.parents:
-        raise ScaleError(f"OUT={str(out)!r} lies inside IN={str(source)!r}; choose another place")
-    if b in a.parents:
-        raise ScaleError(f"IN={str(source)!r} lies inside OUT={str(out)!r}; choose another place")
-    if not b.parent.is_dir():
-        raise ScaleError(f"OUT={str(out)!r}: there is no directory {str(b.parent)!r}")
-
-
-def _check_existing(out: Path, kind: str, multiscale: bool, levels: int, options: Options) -> None:
-    there = [p for p in outputs.final_paths(out, kind, multiscale, levels) if p.exists()]
-    if options.resume or options.force:
-        return
-    begun = out.with_name(out.name + ".journal")
-    if begun.exists():
-        raise ScaleError(
-            f"OUT={str(out)!r} was begun and not finished; go on with --resume or begin again with "
-            "--force"
-        )
-    if there:
-        raise ScaleError(f"OUT: {str(there[0])!r} exists; write over it with --force")
-
-
-def _on_axes(source: Source, regions: tuple[Sliding, ...]) -> tuple[Sliding, ...]:
-    """A region for every axis: the given ones on the last axes, before the channels of an image."""
-    one = Sliding(1, 1)
-    rank = len(source.shape)
-    if source.axes.endswith("c") and rank > len(regions):
-        regions = (*regions, one)
-    if len(regions) > rank:
-        raise ScaleError(
-            f"--kernel names {len(regions)} axes; IN={source.path!r} of shape {source.shape} has {rank}"
-        )
-    return (one,) * (rank - len(regions)) + regions
-
-
-def _chunks(
-    source: Source, steps: tuple[Step, ...], options: Options
-) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Chunks of the output, and the unit that has one writer: a chunk, or a shard."""
-    rank = len(source.shape)
-    for name, given in (("chunks", options.chunks), ("shards", options.shards)):
-        if given is not None and len(given) != rank:
-            raise ScaleError(f"--{name} {given}: expected {rank} sizes, one per axis")
-        if given is not None and min(given) < 1:
-            raise ScaleError(f"--{name} {given}: expected sizes of at least 1")
-    if options.compression not in ("zstd", "none"):
-        raise ScaleError(f"--compression {options.compression!r}: expected 'zstd' or 'none'")
-    chunks = options.chunks
-    if chunks is None and source.kind == "zarr":
-        chunks = source.chunks
-    if chunks is None:
-        spatial = sum(a in "zyx" for a in source.axes)
-        side = SIDES[max(1, spatial)]
-        chunks = tuple(
-            side if a in "zyx" else (n if source.axes.endswith("c") and a == "c" else 1)
-            for a, n in zip(source.axes, source.shape, strict=True)
-        )
-    if options.chunks is None:
-        chunks = tuple(min(c, n) for c, n in zip(chunks, source.shape, strict=True))
-    if options.shards is None:
-        return chunks, chunks
-    if any(s % c for s, c in zip(options.shards, chunks, strict=True)):
-        raise ScaleError(f"--shards {options.shards}: expected multiples of the chunks {chunks}")
-    return chunks, options.shards
-
-
 def _workers(options: Options) -> int:
     if options.threads is not None:
-        return int(_checked(lambda: size(options.threads, "threads", 1)))
+        return int(checked(lambda: size(options.threads, "threads", 1)))
     if options.scheduler is None:
         return get_num_threads()
     import distributed
