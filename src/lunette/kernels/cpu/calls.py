@@ -114,7 +114,7 @@ class Call:
 
     def in_pieces(self, edges: Any, sizes: tuple[int, int]) -> Self:
         """This call, with a result past the caches where that is large; see `Pieces`."""
-        self.pieces = Pieces.of(edges, self.shape, sizes)
+        self.pieces = Pieces.of(edges, self.shape, sizes, self.plan.prepared)
         return self
 
     def new(self) -> Array:
@@ -193,7 +193,7 @@ class TiledCall:
 
     def in_pieces(self, edges: Any, sizes: tuple[int, int]) -> Self:
         """This call, with a result past the caches where that is large; see `Pieces`."""
-        self.pieces = Pieces.of(edges, self.shape, sizes)
+        self.pieces = Pieces.of(edges, self.shape, sizes, 0)
         return self
 
     def new(self) -> Array:

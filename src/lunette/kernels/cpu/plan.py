@@ -65,7 +65,7 @@ class Plan:
     """The table of one op on one shape, dtype and layout, and the sizes that go with it.
 
     `tile_edges` and `slab_edges` are where tiles of outputs and slabs of inputs begin in an item's
-    results, and the end.
+    results, and the end. `prepared` is the cells of scratch memory that a kernel may fill at each call.
     """
 
     def __init__(
@@ -140,6 +140,7 @@ class Plan:
         header[SPREAD_COUNTS] = 2 * self.spread_area + self.spread_row
         self.spread_cells = int(header[SPREAD_COUNTS]) + outputs[-1] * wide + SLACK
         header[LANE_STEP] = strides[1][lane] if lane >= 0 else 0
+        self.prepared = int(max(header[ROW_SIZE], self.spread_row)) + outputs[-1] * wide
         self.at: int = self.table.__array_interface__["data"][0]
 
     @property
