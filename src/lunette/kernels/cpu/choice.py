@@ -43,7 +43,9 @@ def forward_call(
         if kind == MEAN:
             small = all(_reach(region) <= FOLDED for region in op.regions)
             kernel = (
-                row_first.kernel(dtype.name, "add") if small else column_first.kernel(dtype.name)
+                row_first.kernel(dtype.name, "add", plan.near)
+                if small
+                else column_first.kernel(dtype.name)
             )
             # After the sums, the levels of long windows; `room` says where they begin.
             plan.room = plan.sum_cells
@@ -55,11 +57,11 @@ def forward_call(
                 units = plan.items * plan.output_rows
                 return Call(wide.kernel(dtype.name), plan, out, result, lane, units, 0)
             if trusting:
-                kernel = row_first.kernel(dtype.name, "most")
+                kernel = row_first.kernel(dtype.name, "most", plan.near)
                 call = QuickCall(kernel, plan, out, result, lane, units, 8 * plan.scratch_cells)
                 call.again = lambda: forward_call(op, shape, strides, dtype, False)
                 return call.in_pieces(plan.tile_edges, (result.itemsize, 0))
-            kernel = row_first.kernel(dtype.name, "larger")
+            kernel = row_first.kernel(dtype.name, "larger", plan.near)
             return Call(kernel, plan, out, result, lane, units, 8 * plan.scratch_cells)
     y_steps = _result_steps(out, -1)
     if kind == SMOOTH and trusting:

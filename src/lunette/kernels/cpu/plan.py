@@ -150,6 +150,16 @@ class Plan:
         return LEVELS * (NEAR + 5 * kernel + 2 * SLACK)
 
     @property
+    def near(self) -> bool:
+        """Whether windows are short on every axis, or share no cell, and rows can be read in place."""
+        rank = len(self.longest)
+        *others, last = self.table[AXES : AXES + rank * AXIS_WIDTH].reshape(rank, AXIS_WIDTH)
+        _, _, step, *_, stride, _, dilation, kernel, _ = last.tolist()
+        in_place = step == dilation == 1 and 0 < kernel <= FOLDED and self.table[LANES] == 0
+        in_place = in_place and (stride == 1 or (stride == 2 and kernel > 1))
+        return in_place and all(axis[10] <= FOLDED or axis[7] >= axis[10] for axis in others)
+
+    @property
     def shares_little(self) -> bool:
         """Whether windows are long, go by rows that lie side by side, and hold no cell more than twice."""
         rank = len(self.longest)

@@ -94,11 +94,14 @@ def input_line(g, line, array):
 
 
 @cache
-def kernel(dtype: str, operation: str) -> Any:
+def kernel(dtype: str, operation: str, near: bool) -> Any:
     """The kernel of an operation for a dtype; every axis may be regular or not.
 
-    No window of a max may be empty.
+    No window of a max may be empty. A kernel that is `near` is sooner compiled, and serves windows
+    of a few cells side by side: no lanes, on the last axis stride 1 or 2 and no dilation, and on
+    each axis at most `FOLDED` cells, or none that two windows share.
     """
+    far_too = not near
     summing = operation == "add"
     trusting = operation == "most"
     outer = codec(dtype, summing)
@@ -139,26 +142,9 @@ def kernel(dtype: str, operation: str) -> Any:
             divide(s, at + k, g[COUNTS], work(factor), y, to + k, outputs)
 
     @compiled
-    def across_axis(s, g, axis, at, low, n, first, last, to, span):
-        """Outputs first … last of an axis, from rows of `span` cells at positions low … low + n."""
-        apart()
-        e = AXES + axis * AXIS_WIDTH
-        table = g[e + 5]
-        if (g[e + 10] <= g[FOLD]) | (g[e + 7] >= g[e + 10]):
-            for i in range(first, last):
-                w = table + WINDOW_WIDTH * i
-                row = at + (g[w] - low) * span
-                if summing & (g[w + 4] == 0):
-                    clear(s, to + (i - first) * span, span)
-                else:
-                    across(s, row, g[w + 2] * span, g[w + 4], to + (i - first) * span, span, False)
-            return
-        if g[e + 9] == 1:
-            start = g[e + 7] * first + g[e + 8]
-            row, size = at + (start - low) * span, last - first
-            sweep_s(s, row, span, low - start, low - start + n, g[e + 10], g[e + 7], s, to, size)
-            return
-        done = 1
+    def doubled(s, g, e, at, low, n, first, last, to, span):
+        """`across_axis` for windows of many cells that lie apart: two cells, four, eight, …"""
+        table, done = g[e + 5], 1
         while True:
             for i in range(first, last):
                 w = table + WINDOW_WIDTH * i
@@ -173,6 +159,96 @@ def kernel(dtype: str, operation: str) -> Any:
                 double(s, at, (n - step) * span, step * span)
             done *= 2
 
+    @compiled
+    def across_axis(s, g, axis, at, low, n, first, last, to, span):
+        """Outputs first … last of an axis, from rows of `span` cells at positions low … low + n."""
+        apart()
+        e = AXES + axis * AXIS_WIDTH
+        table = g[e + 5]
+        if near | (g[e + 10] <= g[FOLD]) | (g[e + 7] >= g[e + 10]):
+            for i in range(first, last):
+                w = table + WINDOW_WIDTH * i
+                row = at + (g[w] - low) * span
+                if summing & (g[w + 4] == 0):
+                    clear(s, to + (i - first) * span, span)
+                else:
+                    across(s, row, g[w + 2] * span, g[w + 4], to + (i - first) * span, span, False)
+        elif far_too:
+            if g[e + 9] == 1:
+                start = g[e + 7] * first + g[e + 8]
+                row, count = at + (start - low) * span, last - first
+                reach, stride = g[e + 10], g[e + 7]
+                sweep_s(s, row, span, low - start, low - start + n, reach, stride, s, to, count)
+            else:
+                doubled(s, g, e, at, low, n, first, last, to, span)
+
+    @compiled
+    def other_rows(x, s, g, base, low, high, lines, from_j, to_j, from_p, to_p):
+        """Rows that are not read in place: by lanes, with gaps between cells, or with long windows."""
+        rank, wide = g[RANK], g[LANES]
+        e = AXES + (rank - 1) * AXIS_WIDTH
+        n, far, table = g[e], g[e + 2], g[e + 5]
+        stride, origin, dilation, size = g[e + 7], g[e + 8], g[e + 9], g[e + 10]
+        row, left = g[ROW], g[ROW] + g[LEFT]
+        long_rows = (wide == 0) & (far == 1) & (dilation == 1) & (size > g[FOLD]) & (not summing)
+        outputs, place, seen = to_j - from_j, 0, 0
+        for position in range(low, high):
+            for line in range(lines):
+                at = base + input_line(g, line, 0)
+                if rank > 1:
+                    at += position * g[AXES + 2]
+                if wide > 0:
+                    if size <= g[FOLD]:
+                        for j in range(from_j, to_j):
+                            w = table + WINDOW_WIDTH * j
+                            to = place + (j - from_j) * wide
+                            from_row = at + g[w] * far
+                            if summing & (g[w + 4] == 0):
+                                clear(s, to, wide)
+                            else:
+                                step = g[w + 2] * far
+                                seen |= from_x(x, from_row, step, g[w + 4], s, to, wide)
+                    else:
+                        for p in range(from_p, to_p):
+                            to = row + (p - from_p) * wide
+                            seen |= fetch(x, at + p * far, 1, s, to, wide, fill)
+                        count = to_p - from_p
+                        axis = rank - 1
+                        across_axis(s, g, axis, row, from_p, count, from_j, to_j, place, wide)
+                    place += outputs * wide
+                    continue
+                if long_rows:
+                    start, to = origin + stride * from_j, -(-row // width) * width
+                    reach = stride * (outputs - 1) + size
+                    seen |= eight(x, at, n, start, s, to, reach - EIGHT + 1)
+                    done = EIGHT
+                    while 2 * done <= size:
+                        double(s, to, reach - 2 * done + 1, done)
+                        done *= 2
+                    along(s, to, place, outputs, stride, size - done, 2, False)
+                    place += outputs
+                    continue
+                count = to_p - from_p
+                seen |= fetch(x, at + from_p * far, far, s, left + from_p, count, fill)
+                start = left + origin + stride * from_j
+                if size == 0:
+                    along_table(s, left, g, table, place, from_j, to_j)
+                elif size <= g[FOLD]:
+                    along(s, start, place, outputs, stride, dilation, size, False)
+                else:
+                    done, reach = 1, stride * (outputs - 1) + dilation * (size - 1) + 1
+                    while 2 * done <= size:
+                        double(s, start, reach - done * dilation, done * dilation)
+                        done *= 2
+                    rest = (size - done) * dilation
+                    along(s, start, place, outputs, stride, rest, 2, False)
+                    for c in range(row, left):
+                        s[c] = fill
+                    for c in range(left + to_p, start + reach):
+                        s[c] = fill
+                place += outputs
+        return seen
+
     @machine.kernel
     def reduce_rows(x_at, y_at, z_at, scratch_at, g_at, flags_at, first, last):
         g, s = pointer(g_at, types.int64), pointer(scratch_at, work)
@@ -182,12 +258,10 @@ def kernel(dtype: str, operation: str) -> Any:
         e = AXES + (rank - 1) * AXIS_WIDTH
         n, m, far, table = g[e], g[e + 1], g[e + 2], g[e + 5]
         stride, origin, dilation, size = g[e + 7], g[e + 8], g[e + 9], g[e + 10]
-        row, left = g[ROW], g[ROW] + g[LEFT]
         in_place = (wide == 0) & (far == 1) & (dilation == 1) & (size <= g[FOLD])
         in_place &= (stride == 1) | ((stride == 2) & (size > 1))
-        long_rows = (wide == 0) & (far == 1) & (dilation == 1) & (size > g[FOLD]) & (not summing)
-        if not (in_place | long_rows):
-            clear(s, row, g[ROW_SIZE])
+        if far_too and not in_place:
+            clear(s, g[ROW], g[ROW_SIZE])
         if summing:
             for j in range(m):
                 cells = counted(g, rank - 1, j)
@@ -207,10 +281,8 @@ def kernel(dtype: str, operation: str) -> Any:
                 for axis in range(1, rank - 1):
                     lines *= g[AXES + axis * AXIS_WIDTH]
             outputs, place, seen = to_j - from_j, 0, 0
-            begin_j = end_j = to_j
             if in_place:
                 begin_j, end_j = inside(from_j, to_j, n, stride, origin, size, width)
-            if in_place:
                 # Rows that lie evenly in memory go together: those of the axis before the last.
                 rows, pitch, sets = 1, 0, 1
                 if rank == 2:
@@ -245,61 +317,8 @@ def kernel(dtype: str, operation: str) -> Any:
                         table,
                     )
                     place += rows * outputs
-            for position in range(low, low if in_place else high):
-                for line in range(lines):
-                    at = base + input_line(g, line, 0)
-                    if rank > 1:
-                        at += position * g[AXES + 2]
-                    if wide > 0:
-                        if size <= g[FOLD]:
-                            for j in range(from_j, to_j):
-                                w = table + WINDOW_WIDTH * j
-                                to = place + (j - from_j) * wide
-                                from_row = at + g[w] * far
-                                if summing & (g[w + 4] == 0):
-                                    clear(s, to, wide)
-                                else:
-                                    step = g[w + 2] * far
-                                    seen |= from_x(x, from_row, step, g[w + 4], s, to, wide)
-                        else:
-                            for p in range(from_p, to_p):
-                                to = row + (p - from_p) * wide
-                                seen |= fetch(x, at + p * far, 1, s, to, wide, fill)
-                            count = to_p - from_p
-                            axis = rank - 1
-                            across_axis(s, g, axis, row, from_p, count, from_j, to_j, place, wide)
-                        place += outputs * wide
-                        continue
-                    if long_rows:
-                        start, to = origin + stride * from_j, -(-row // width) * width
-                        reach = stride * (outputs - 1) + size
-                        seen |= eight(x, at, n, start, s, to, reach - EIGHT + 1)
-                        done = EIGHT
-                        while 2 * done <= size:
-                            double(s, to, reach - 2 * done + 1, done)
-                            done *= 2
-                        along(s, to, place, outputs, stride, size - done, 2, False)
-                        place += outputs
-                        continue
-                    count = to_p - from_p
-                    seen |= fetch(x, at + from_p * far, far, s, left + from_p, count, fill)
-                    start = left + origin + stride * from_j
-                    if size == 0:
-                        along_table(s, left, g, table, place, from_j, to_j)
-                    elif size <= g[FOLD]:
-                        along(s, start, place, outputs, stride, dilation, size, False)
-                    else:
-                        done, reach = 1, stride * (outputs - 1) + dilation * (size - 1) + 1
-                        while 2 * done <= size:
-                            double(s, start, reach - done * dilation, done * dilation)
-                            done *= 2
-                        rest = (size - done) * dilation
-                        along(s, start, place, outputs, stride, rest, 2, False)
-                        for c in range(row, left):
-                            s[c] = fill
-                        for c in range(left + to_p, start + reach):
-                            s[c] = fill
-                    place += outputs
+            elif far_too:
+                seen = other_rows(x, s, g, base, low, high, lines, from_j, to_j, from_p, to_p)
             if watch & (seen != 0):
                 flags[item] = 1
             span, here, there = outputs * max(wide, 1), 0, g[SECOND]
@@ -332,18 +351,19 @@ def kernel(dtype: str, operation: str) -> Any:
                 for i in range(begin, end):
                     at = there + (i - begin) * span
                     means(s, g, i, at, y, target + i * span, inner, span // inner)
-            elif (g[AXES + 10] <= g[FOLD]) | (g[AXES + 7] >= g[AXES + 10]):
+            elif near | (g[AXES + 10] <= g[FOLD]) | (g[AXES + 7] >= g[AXES + 10]):
                 for i in range(begin, end):
                     w = g[AXES + 5] + WINDOW_WIDTH * i
                     at = here + (g[w] - low) * span
                     to_y(s, at, g[w + 2] * span, g[w + 4], y, target + i * span, span)
-            elif g[AXES + 9] == 1:
-                start = g[AXES + 7] * begin + g[AXES + 8]
-                at, to, size_0 = here + (start - low) * span, target + begin * span, end - begin
-                kernel_0, stride_0 = g[AXES + 10], g[AXES + 7]
-                sweep_y(s, at, span, low - start, high - start, kernel_0, stride_0, y, to, size_0)
-            else:
-                across_axis(s, g, 0, here, low, high - low, begin, end, there, span)
-                emit(s, there, y, target + begin * span, (end - begin) * span)
+            elif far_too:
+                if g[AXES + 9] == 1:
+                    long, step = g[AXES + 10], g[AXES + 7]
+                    start = step * begin + g[AXES + 8]
+                    at, to, count = here + (start - low) * span, target + begin * span, end - begin
+                    sweep_y(s, at, span, low - start, high - start, long, step, y, to, count)
+                else:
+                    across_axis(s, g, 0, here, low, high - low, begin, end, there, span)
+                    emit(s, there, y, target + begin * span, (end - begin) * span)
 
     return reduce_rows
