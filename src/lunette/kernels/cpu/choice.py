@@ -147,7 +147,7 @@ def gradient_call(
             return tiled.in_pieces(back.edges, (0, dtype.itemsize))
     if kind == MEAN:
         lane = lane_axis(shape, steps, op.rank)
-        plan = Plan(op, shape, (steps, grad_steps, _result_steps(shape, lane)), lane)
+        plan = Plan(op, shape, (steps, grad_steps, _result_steps(shape, lane)), lane, True)
         if plan.has_readers:
             kernel = spread.kernel(dtype.name)
             units, scratch = plan.items * plan.slabs, 8 * plan.spread_cells

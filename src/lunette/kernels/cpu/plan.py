@@ -69,7 +69,12 @@ class Plan:
     """
 
     def __init__(
-        self, op: Pooling, shape: Shape, strides: tuple[Strides, Strides, Strides], lane: int = -1
+        self,
+        op: Pooling,
+        shape: Shape,
+        strides: tuple[Strides, Strides, Strides],
+        lane: int = -1,
+        with_readers: bool = False,
     ) -> None:
         rank = op.rank
         first = len(shape) - rank
@@ -91,7 +96,9 @@ class Plan:
             entry = (pooled[i], outputs[i], *steps, place, flat, *regular(region, pooled[i]))
             header[AXES + i * AXIS_WIDTH :][: len(entry)] = entry
             place += WINDOW_WIDTH * outputs[i]
-        readers = [_readers(w, n) for w, n in zip(windows, pooled, strict=True)]
+        readers: list[Any] = [None] * rank
+        if with_readers:
+            readers = [_readers(w, n) for w, n in zip(windows, pooled, strict=True)]
         self.has_readers = all(r is not None for r in readers)
         kept_readers = readers if self.has_readers else []
         for i, table in enumerate(kept_readers):

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from lunette.kernels.cpu.choice import forward_call, gradient_call, indices_call, tangent_call
+from lunette.kernels.cpu.long_axes import LONG, long_axis
 from lunette.kernels.cpu.results import new_array
 from lunette.ops.base import is_float
 from lunette.ops.pooling import Pooling
@@ -32,6 +33,8 @@ def refuses(op: Pooling, verb: str, shapes: Any, dtypes: Any) -> str | None:
 def forward(op: Pooling, operands: tuple[Array, ...]) -> Array:
     """The value of every window."""
     x = _readable(operands[0])
+    if max(x.shape) > LONG and (long := long_axis(op, x.shape)):
+        return long.forward(lambda part, slab: forward(part, (slab,)), x)
     call = forward_call(op, x.shape, x.strides, x.dtype)
     y = call.new()
     call.run(x, y, y)
@@ -41,6 +44,8 @@ def forward(op: Pooling, operands: tuple[Array, ...]) -> Array:
 def forward_with_indices(op: Pooling, operands: tuple[Array, ...]) -> tuple[Array, Array]:
     """The value of every window, and its first winner's flat position in the pooled axes, or −1."""
     x = _readable(operands[0])
+    if max(x.shape) > LONG and (long := long_axis(op, x.shape)):
+        return long.forward_with_indices(lambda part, x: forward_with_indices(part, (x,)), x)
     call = indices_call(op, x.shape, x.strides, x.dtype)
     y = call.new()
     z = new_array(call.shape, np.dtype(np.int64))
@@ -56,6 +61,8 @@ def jvp(op: Pooling, operands: tuple[Array, ...], tangents: tuple[Array, ...]) -
     if isinstance(op.reduction, Mean):
         return forward(op, tangents)  # linear, so the tangent has the same bits by either name
     x, dx = _readable(operands[0]), _readable(tangents[0])
+    if max(x.shape) > LONG and (long := long_axis(op, x.shape)):
+        return long.forward(lambda part, x, dx: jvp(part, (x,), (dx,)), x, dx)
     call = tangent_call(op, x.shape, x.strides, dx.strides, x.dtype)
     y = call.new()
     call.run(x, y, dx)
@@ -65,6 +72,8 @@ def jvp(op: Pooling, operands: tuple[Array, ...], tangents: tuple[Array, ...]) -
 def vjp(op: Pooling, operands: tuple[Array, ...], grad: Array) -> tuple[Array, ...]:
     """The gradient of every cell."""
     x, gy = _readable(operands[0]), _readable(grad)
+    if max(x.shape) > LONG and (long := long_axis(op, x.shape)):
+        return (long.vjp(lambda part, x, gy: vjp(part, (x,), gy)[0], x, gy),)
     if not op.keepdims:
         gy = gy.reshape(gy.shape + (1,) * op.rank)
     call = gradient_call(op, x.shape, x.strides, gy.strides, x.dtype)
