@@ -12,8 +12,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from lunette.check.judge import VERDICTS
-from lunette.check.run import PROPERTIES, Finding, Report
+from lunette.check.findings import Finding
+from lunette.check.judge import NOT_TRIED, VERDICTS
+from lunette.check.run import PROPERTIES, Report
 
 __all__ = ["COLOURS", "Display", "gravest", "show_report", "show_targets"]
 
@@ -24,12 +25,13 @@ COLOURS = {
     "refused": "cyan",
     "crashed": "bold white on red",
     "not offered": "dim",
+    NOT_TRIED: "magenta",
 }
 SIGNS = {
     "agrees": "✓", "differs by policy": "≈", "wrong": "✗", "refused": "○", "crashed": "☠",
-    "not offered": "·",
+    "not offered": "·", NOT_TRIED: "?",
 }  # fmt: skip
-ORDER = ("crashed", "wrong", "differs by policy", "agrees", "refused", "not offered")
+ORDER = ("crashed", "wrong", "differs by policy", "agrees", "refused", NOT_TRIED, "not offered")
 
 
 def gravest(counts: Counter[str]) -> str:
@@ -43,14 +45,14 @@ class Display:
     def __init__(self, console: Console, name: str) -> None:
         self._bar = Progress(
             TextColumn(f"[bold]{name}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
-            console=console,
+            TextColumn("{task.description}"), console=console,
         )  # fmt: skip
-        self._task = self._bar.add_task("", total=None)
-        self._counts = Text()
+        self._task = self._bar.add_task("starting", total=None)
         self._live = Live(console=console, refresh_per_second=8, transient=True)
 
     def __enter__(self) -> Display:
         self._live.__enter__()
+        self._live.update(self._bar)
         return self
 
     def __exit__(
@@ -61,16 +63,16 @@ class Display:
     ) -> None:
         self._live.__exit__(kind, error, trace)
 
-    def update(self, report: Report, total: int) -> None:
+    def update(self, report: Report, total: int | None, doing: str) -> None:
         """Show how far the run has come."""
-        self._bar.update(self._task, completed=min(report.cases, total), total=total)
+        self._bar.update(self._task, completed=report.cases, total=total, description=doing)
         self._live.update(Group(self._bar, counts_line(report)))
 
 
 def counts_line(report: Report) -> Text:
     """The verdicts so far, coloured."""
     text = Text()
-    for kind in VERDICTS:
+    for kind in (*VERDICTS, NOT_TRIED):
         if report.counts[kind]:
             text.append(f"{report.counts[kind]} {kind}  ", COLOURS[kind])
     return text
@@ -79,15 +81,20 @@ def counts_line(report: Report) -> Text:
 def show_report(console: Console, report: Report) -> None:
     """The table, the findings, the policies and the sums."""
     console.print(_table(report))
-    legend = Text("  ".join(f"{SIGNS[k]} {k}" for k in ORDER))
+    shown = [k for k in ORDER if k != NOT_TRIED or report.counts[k]]
+    legend = Text("  ".join(f"{SIGNS[k]} {k}" for k in shown))
     console.print(legend, style="dim")
     for number, finding in enumerate(report.findings, 1):
         _show_finding(console, number, finding)
+    if report.left_out:
+        console.print(f"… and {report.left_out} more failed calls, of other kinds", style="red")
     for name, (where, example) in report.policies.items():
         console.print(Text(f"≈ {name} ({example.count}): {where}", "yellow"))
     for reason, count in report.refusals.most_common(5):
         console.print(Text(f"○ refused {count}: {reason}", "cyan"))
     console.print(counts_line(report))
+    if report.cut:
+        console.print(Text(report.cut, COLOURS[NOT_TRIED]), soft_wrap=True)
     versions = ", ".join(f"{k} {v}" for k, v in report.versions.items())
     console.print(f"{report.target} ({versions}), seed {report.seed}", style="dim", highlight=False)
 
@@ -119,11 +126,12 @@ def _heading(op: str) -> str:
 def _show_finding(console: Console, number: int, finding: Finding) -> None:
     """The lines to paste stand alone: no frame around them, no line broken."""
     verdict, call = finding.verdict, finding.call
-    where = f"{call.op} {call.verb}" + (f", {call.variant}" if call.variant else "")
+    where = ", ".join([f"{call.op} {call.verb}", *finding.variants])
     title = f"{number}. {verdict.kind}: {where} (× {finding.count})"
     console.rule(Text(title, COLOURS[verdict.kind]), align="left")
     console.print(finding.program, soft_wrap=True, highlight=False, markup=False)
-    console.print(Text(f"# {verdict.detail}", COLOURS[verdict.kind]), soft_wrap=True)
+    note = f" ({finding.note})" if finding.note else ""
+    console.print(Text(f"# {verdict.detail}{note}", COLOURS[verdict.kind]), soft_wrap=True)
 
 
 def show_targets(console: Console) -> None:

@@ -14,9 +14,11 @@ from lunette.check.policies import POLICIES, explained
 from lunette.check.supervisor import Answer
 from lunette.ops.base import is_float
 
-__all__ = ["VERDICTS", "Verdict", "judge"]
+__all__ = ["NOT_TRIED", "VERDICTS", "Verdict", "judge"]
 
 VERDICTS = ("agrees", "differs by policy", "wrong", "refused", "crashed", "not offered")
+NOT_TRIED = "not tried"
+"""No verdict: time ran out before the call."""
 
 
 @dataclass(frozen=True)
