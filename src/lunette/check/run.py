@@ -177,8 +177,7 @@ def _say_what_is_left(
         report.counts["crashed"] += 1
         words.append(worker.stopped)
     if total is not None:
-        after = f" after {limit:g} s" if worker.stopped == TIME_RAN_OUT else ""
-        reason = f"{worker.stopped}{after}: " if after else ""
+        reason = f"{limit:g} s were not enough: " if worker.stopped == TIME_RAN_OUT else ""
         words.append(f"{reason}{report.counts[NOT_TRIED]} of {total} calls were not tried")
     if in_flight is not None and worker.waited > LONG_WAIT:
         call = in_flight[0]

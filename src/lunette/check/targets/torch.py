@@ -227,7 +227,7 @@ class TorchCompile(Torch):
 
     name = "torch-compile"
     about = "PyTorch through torch.compile (inductor) on the CPU"
-    cases = 100
+    cases = 80
     inputs = 2
     seconds = 180.0
     environment = {"TORCHINDUCTOR_COMPILE_THREADS": "1", "OMP_NUM_THREADS": "2"}  # noqa: RUF012
