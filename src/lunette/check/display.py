@@ -15,6 +15,7 @@ from rich.text import Text
 from lunette.check.findings import Finding
 from lunette.check.judge import NOT_TRIED, VERDICTS
 from lunette.check.run import PROPERTIES, Report
+from lunette.check.targets.base import numbers
 
 __all__ = ["COLOURS", "Display", "gravest", "show_report", "show_targets"]
 
@@ -31,6 +32,8 @@ SIGNS = {
     "agrees": "✓", "differs by policy": "≈", "wrong": "✗", "refused": "○", "crashed": "☠",
     "not offered": "·", NOT_TRIED: "?",
 }  # fmt: skip
+SHORT = 24
+"""Arrays of so many cells are printed in full."""
 ORDER = ("crashed", "wrong", "differs by policy", "agrees", "refused", NOT_TRIED, "not offered")
 
 
@@ -92,6 +95,8 @@ def show_report(console: Console, report: Report) -> None:
         console.print(Text(f"≈ {name} ({example.count}): {where}", "yellow"))
     for reason, count in report.refusals.most_common(5):
         console.print(Text(f"○ refused {count}: {reason}", "cyan"))
+    for reason, count in report.not_offered.most_common(5):
+        console.print(Text(f"· not offered {count}: {reason}", "dim"))
     console.print(counts_line(report))
     if report.cut:
         console.print(Text(report.cut, COLOURS[NOT_TRIED]), soft_wrap=True)
@@ -131,12 +136,24 @@ def _show_finding(console: Console, number: int, finding: Finding) -> None:
     console.rule(Text(title, COLOURS[verdict.kind]), align="left")
     console.print(finding.program, soft_wrap=True, highlight=False, markup=False)
     note = f" ({finding.note})" if finding.note else ""
+    for line in values_lines(finding):
+        console.print(Text(f"# {line}", "dim"), soft_wrap=True)
     console.print(Text(f"# {verdict.detail}{note}", COLOURS[verdict.kind]), soft_wrap=True)
+
+
+def values_lines(finding: Finding) -> list[str]:
+    """What was expected and what came, in full where it is short."""
+    lines = []
+    for outcome, actual in zip(finding.expected, finding.actual, strict=False):
+        if max(outcome.values.size, actual.size) <= SHORT:
+            lines.append(f"expected {outcome.name} = {numbers(outcome.values)}")
+            lines.append(f"actual   {outcome.name} = {numbers(actual)}")
+    return lines
 
 
 def show_targets(console: Console) -> None:
     """Which targets are installed, and what each offers."""
-    from lunette.check.targets import TARGETS, find_target
+    from lunette.check.targets import TARGETS, find_target, offered_ops
 
     for name in TARGETS:
         target = find_target(name)
@@ -148,6 +165,7 @@ def show_targets(console: Console) -> None:
         )
         console.print(state)
         console.print(f"    {target.about}", highlight=False)
+        console.print(f"    ops: {', '.join(offered_ops(target))}", style="dim", highlight=False)
         console.print(f"    verbs: {', '.join(target.verbs)}", style="dim", highlight=False)
         console.print(f"    dtypes: {', '.join(target.dtypes)}", style="dim", highlight=False)
         if target.variants != ("",):

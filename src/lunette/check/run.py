@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import platform
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 
+from lunette import __version__
 from lunette.check.calls import Call, NotOffered
 from lunette.check.expected import expected
 from lunette.check.findings import Failures, Finding
@@ -90,7 +92,7 @@ def run(
     total = target.cases if cases is None and seconds is None else cases
     limit = math.inf if cases is not None else MINUTE
     limit = limit if seconds is None else seconds
-    report = Report(target.name, target.versions(), seed, command)
+    report = Report(target.name, _versions(target.versions()), seed, command)
     failures = Failures()
     if not chosen_ops or not chosen_verbs:
         return report
@@ -113,13 +115,18 @@ def run(
                 _say_what_is_left(worker, chain(batch[answered:], jobs), report, total, limit)
             if worker.stopped or (stop_at_first and failures):
                 break
-        report.versions = worker.versions or report.versions
+        report.versions = _versions(worker.versions) if worker.versions else report.versions
         worker.deadline, worker.stopped = start + limit, ""
         progress(report, total, "making findings small")
         report.findings, report.left_out = failures.small(
             target, worker, shrinking, lambda: progress(report, total, "making findings small")
         )
     return report
+
+
+def _versions(of_target: dict[str, str]) -> dict[str, str]:
+    """The target's, our own and Python's: what a reader needs to see the same."""
+    return {**of_target, "lunette": __version__, "python": platform.python_version()}
 
 
 def _jobs(target: Target, calls: Iterator[Call], report: Report) -> Iterator[Job]:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from lunette.check.calls import OPS, VERBS, Array, Call
-from lunette.check.geometries import Geometry, valid
+from lunette.check.geometry import Geometry, valid
 from lunette.check.inputs import in_layout
 from lunette.check.stream import DTYPES
 
