@@ -136,7 +136,7 @@ def _try_again(target: Target, worker: Supervisor, call: Call) -> Finding | None
         return None
     except (NotOffered, ValueError, TypeError, OverflowError):
         return None
-    verdict = judge(call, answer, outcomes, target.policies)
+    verdict = judge(call, answer, outcomes, target.policies, target.complete)
     return Finding(call, verdict, "", outcomes, answer.arrays)
 
 

@@ -154,7 +154,7 @@ def _try(
         meanings.append([] if call.bad else expected(call))
     answers = worker.collect()
     for (call, program), outcomes, answer in zip(batch, meanings, answers, strict=False):
-        verdict = judge(call, answer, outcomes, target.policies)
+        verdict = judge(call, answer, outcomes, target.policies, target.complete)
         report.cases += verdict.kind != "not offered"
         _count(report, call, verdict)
         if verdict.is_finding:

@@ -22,8 +22,6 @@ from lunette.check.worker import write_frame
 
 __all__ = ["TIME_RAN_OUT", "Answer", "Job", "Stopped", "Supervisor"]
 
-MEMORY = 4 << 30
-"""Bytes that a target may use beyond its libraries."""
 STARTUP = 180.0
 """Seconds that a target may take to be imported."""
 TIME_RAN_OUT = "time ran out"
@@ -107,8 +105,8 @@ class Supervisor:
     does; `stopped` says so, and `waited` how long the call in flight had run.
     """
 
-    def __init__(self, target: Target, memory: int = MEMORY, seconds: float | None = None) -> None:
-        self.target, self.memory = target, memory
+    def __init__(self, target: Target, seconds: float | None = None) -> None:
+        self.target = target
         self.seconds = target.seconds if seconds is None else seconds
         self.deadline = math.inf
         self.stopped = ""
@@ -248,7 +246,13 @@ class Supervisor:
         }
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 — it outlives this call
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "lunette.check.worker", self.target.name, str(self.memory)],
+            [
+                sys.executable,
+                "-m",
+                "lunette.check.worker",
+                self.target.name,
+                str(self.target.memory),
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._stderr,

@@ -38,6 +38,7 @@ class Triton(Torch):
     distributions = ("torch", "triton")
     about = "Lunette's own Triton kernels; interpreted where there is no GPU"
     ops = tuple(o for o in Torch.ops if o not in ("conv", "conv-transpose", "unpool"))
+    complete = True
     seconds = 60.0
     policies = {}  # noqa: RUF012
     unsupported = ("backend 'triton'",)
@@ -46,6 +47,11 @@ class Triton(Torch):
     def environment(self) -> dict[str, str]:  # type: ignore[override]
         """Triton decides on its first import whether to interpret."""
         return {} if os.path.exists("/dev/nvidia0") else {"TRITON_INTERPRET": "1"}
+
+    @property
+    def memory(self) -> int:  # type: ignore[override]
+        """A GPU's driver takes addresses, not memory, for all that it may ever map."""
+        return Torch.memory if self.environment else 1 << 44
 
     @property
     def cases(self) -> int:  # type: ignore[override]
@@ -78,11 +84,16 @@ class Triton(Torch):
         }[call.verb]
         return Program(SETUP, f"op = {op}\ny = {call_text}")
 
-    def bind(self, name: str, a: Array, layout: str) -> Any:
+    def warm(self) -> None:
+        super().warm()
         import torch
 
+        if not self.environment:
+            torch.zeros(1, device="cuda")  # now, and with an error if that fails
+
+    def bind(self, name: str, a: Array, layout: str) -> Any:
         tensor = super().bind(name, a, layout)
-        return tensor.cuda() if torch.cuda.is_available() else tensor
+        return tensor if self.environment else tensor.cuda()
 
     def unbind(self, result: Any) -> list[Array]:
         several = isinstance(result, (tuple, list))
