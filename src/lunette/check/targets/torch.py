@@ -27,7 +27,7 @@ class Torch(Target):
         "bool",
     )  # fmt: skip
     layouts = ("contiguous", "strided", "offset", "transposed", "channels last")
-    cases = 4000
+    cases = 2500
     seconds = 10.0
     unsupported: tuple[str, ...] = (
         "not implemented for",
