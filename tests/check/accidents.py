@@ -42,3 +42,27 @@ def talkative(call: Any) -> Any:
     os.write(1, b"\x00garbage\n" * 100)
     print("more garbage")
     return answer(call)
+
+
+def slow(call: Any) -> Any:
+    """Every call takes a while."""
+    time.sleep(0.2)
+    return answer(call)
+
+
+def slow_and_wrong(call: Any) -> Any:
+    """Every call takes a while, and every max is off by one."""
+    time.sleep(0.05)
+    return answer(call) + (1 if call.op == "max" and call.x.dtype.kind == "f" else 0)
+
+
+def endless(call: Any) -> Any:
+    """The first call never ends."""
+    time.sleep(600)
+
+
+def remembering(call: Any) -> Any:
+    """Wrong from the fortieth call on."""
+    _SEEN.append(1)
+    result = answer(call)
+    return result + np.ones((), result.dtype) if len(_SEEN) > 40 else result

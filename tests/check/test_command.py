@@ -36,11 +36,14 @@ def test_a_finding_exits_with_one_and_is_printed_to_paste(tmp_path):
     assert result.exit_code == 1, result.output
     assert "wrong: max forward" in result.output
     assert "import numpy as np" in result.output
+    assert "# expected y = [" in result.output
+    assert "# actual   y = [" in result.output
     found = json.loads(data.read_text())
     assert found["findings"][0]["verdict"] == "wrong"
     assert found["command"] == f"lunette check {MUTANT} --op max --cases 150 --seed 3"
     html = page.read_text()
     assert not re.search(r'(src|href)="?http', html)
+    assert set(found["versions"]) >= {"lunette", "python"}
     for part in ("<svg", "seed 3", found["command"].replace("'", "&#x27;"), "lunette"):
         assert part in html
 
@@ -78,9 +81,16 @@ def test_the_list_names_every_target():
     for name in TARGETS:
         assert name in result.output
     assert "installed" in result.output
+    assert "ops: max, mean, global-smooth-max\n" in result.output  # SciPy's
 
 
 def test_time_ends_a_run():
     result = _run("spec", "--op", "global-max", "--verb", "forward", "--time", 1)
     assert result.exit_code == 0
     assert "agrees" in result.output
+
+
+def test_a_run_that_tries_nothing_is_no_success():
+    result = _run("scipy", "--op", "conv")
+    assert result.exit_code == 1
+    assert "nothing was tried" in result.output

@@ -13,10 +13,10 @@ from lunette.check.supervisor import Answer
 PLAIN = {"kernel": (2,), "stride": (2,), "padding": ((0, 0),), "dilation": (1,)}
 
 
-def _verdict(call, *arrays, policies=(), status="ok", text=""):
+def _verdict(call, *arrays, policies=(), status="ok", text="", complete=False):
     outcomes = [] if call.bad else expected(call)
     documented = dict.fromkeys(policies, "documented")
-    return judge(call, Answer(status, list(arrays), text), outcomes, documented)
+    return judge(call, Answer(status, list(arrays), text), outcomes, documented, complete)
 
 
 def _f(*values):
@@ -30,6 +30,7 @@ def test_each_verdict():
     assert _verdict(call, _f(2)).symptom == "shape"
     assert _verdict(call, _f(2, 4).astype(np.float64)).symptom == "dtype"
     assert _verdict(call, status="error").kind == "refused"
+    assert _verdict(call, status="error", complete=True).kind == "wrong"
     assert _verdict(call, status="unsupported").kind == "not offered"
     assert _verdict(call, status="crashed").kind == "crashed"
 

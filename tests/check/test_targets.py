@@ -10,8 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import lunette as ln
 from lunette.check import OPS, VERBS, Call, NotOffered
-from lunette.check.inputs import LAYOUTS, in_layout
+from lunette.check.inputs import LAYOUTS, dtype_of, in_layout
 from lunette.check.run import run
 from lunette.check.stream import stream
 from lunette.check.targets import TARGETS, find_target
@@ -90,3 +91,28 @@ def test_the_guide_shows_the_example_as_it_is():
     example = (ROOT / "examples" / "check_adapter.py").read_text()
     code = example.partition('"""\n\n')[2]
     assert code in guide
+
+
+def test_triton_kernels_refuse_a_result_past_all_memory_before_any_work():
+    torch = pytest.importorskip("torch")
+    from lunette.torch.library import triton_kernels
+
+    op = ln.AdaptiveMaxPool((2**60,))
+    with pytest.raises(ValueError, match="this machine has"):
+        triton_kernels(op, "forward", None, torch.zeros(1, 1, 4))
+
+
+def test_triton_offers_without_a_gpu_what_its_interpreter_keeps(monkeypatch):
+    arguments = {"ndim": 1, "keepdims": True}
+    half = dtype_of("bfloat16")
+    target = find_target("triton")
+    mean = Call("global-mean", arguments, "forward", (np.ones((1, 3), half),))
+    largest = replace(mean, op="global-max", arguments={**arguments, "ties": "first"})
+    monkeypatch.setattr("os.path.exists", lambda path: False)
+    target.program(largest)
+    with pytest.raises(NotOffered, match="interpreter"):
+        target.program(mean)
+    with pytest.raises(NotOffered, match="interpreter"):
+        target.program(replace(largest, operands=(np.full((1, 3), 2.0**-130, half),)))
+    monkeypatch.setattr("os.path.exists", lambda path: path == "/dev/nvidia0")
+    target.program(mean)

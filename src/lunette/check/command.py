@@ -23,11 +23,15 @@ def check(
         list[str] | None, typer.Option(help=f"Only these verbs: {', '.join(VERBS)}.")
     ] = None,
     cases: Annotated[
-        int | None, typer.Option(help="How many calls; a minute's worth if not given.")
+        int | None, typer.Option(help="How many calls. Default: as many as suit the target.")
     ] = None,
     seed: Annotated[int, typer.Option(help="The same seed gives the same report.")] = 0,
     time: Annotated[
-        float | None, typer.Option(help="Run for this many seconds instead of a number of calls.")
+        float | None,
+        typer.Option(
+            help="Seconds from start to end. Default: 60; with --cases alone, as long as they take. "
+            "With --time alone, as many calls as fit."
+        ),
     ] = None,
     report: Annotated[Path | None, typer.Option(help="Write one HTML page here.")] = None,
     json: Annotated[Path | None, typer.Option(help="Write the report as JSON here.")] = None,
@@ -37,7 +41,8 @@ def check(
 ) -> None:
     """Does an implementation mean what it says? The exact meaning against any of them.
 
-    Exit status: 0 if nothing was wrong and nothing crashed, 1 otherwise, 2 for a bad command line.
+    Exit status: 0 if nothing was wrong and nothing crashed; 1 otherwise, and where nothing was tried;
+    2 for a bad command line.
     """
     from rich.console import Console
 
@@ -80,8 +85,8 @@ def check(
     if json is not None:
         write_json(result, json)
     if not result.cases:
-        console.print("nothing was tried: the target offers nothing of what was asked")
-    raise typer.Exit(0 if result.clean else 1)
+        console.print(f"nothing was tried: {result.cut or 'the target offers nothing of this'}")
+    raise typer.Exit(0 if result.clean and result.cases else 1)
 
 
 def _check_choices(name: str, values: list[str] | None, allowed: tuple[str, ...]) -> None:

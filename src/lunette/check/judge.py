@@ -14,9 +14,11 @@ from lunette.check.policies import POLICIES, explained
 from lunette.check.supervisor import Answer
 from lunette.ops.base import is_float
 
-__all__ = ["VERDICTS", "Verdict", "judge"]
+__all__ = ["NOT_TRIED", "VERDICTS", "Verdict", "judge"]
 
 VERDICTS = ("agrees", "differs by policy", "wrong", "refused", "crashed", "not offered")
+NOT_TRIED = "not tried"
+"""No verdict: time ran out before the call."""
 
 
 @dataclass(frozen=True)
@@ -35,8 +37,17 @@ class Verdict:
         return self.kind in ("wrong", "crashed")
 
 
-def judge(call: Call, answer: Answer, outcomes: list[Outcome], policies: dict[str, str]) -> Verdict:
-    """What the answer is worth; `policies` are those that the target documents."""
+def judge(
+    call: Call,
+    answer: Answer,
+    outcomes: list[Outcome],
+    policies: dict[str, str],
+    complete: bool = False,
+) -> Verdict:
+    """What the answer is worth; `policies` are those that the target documents.
+
+    Where it is `complete`, a refusal of a good call is wrong.
+    """
     if answer.status == "crashed":
         return Verdict("crashed", "crash", detail=answer.text)
     if answer.status == "unsupported":
@@ -44,7 +55,7 @@ def judge(call: Call, answer: Answer, outcomes: list[Outcome], policies: dict[st
     if call.bad:
         return _judge_bad(call, answer, policies)
     if answer.status == "error":
-        return Verdict("refused", detail=answer.text)
+        return Verdict("wrong" if complete else "refused", "refused", detail=answer.text)
     return _judge_values(call, answer.arrays, outcomes, policies)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from lunette.check.calls import Array, Call
-from lunette.check.run import Finding
+from lunette.check.findings import Finding
 from lunette.ops.pooling import Pooling
 from lunette.regions import Sliding
 

@@ -10,15 +10,16 @@ from typing import Any
 
 from lunette.check.calls import Array
 from lunette.check.display import gravest
-from lunette.check.judge import VERDICTS
+from lunette.check.findings import Finding
+from lunette.check.judge import NOT_TRIED, VERDICTS
 from lunette.check.picture import call_text, picture
-from lunette.check.run import PROPERTIES, Finding, Report
+from lunette.check.run import PROPERTIES, Report
 
 __all__ = ["as_data", "as_html", "write_html", "write_json"]
 
 SHADES = {
     "agrees": "#d9f2d9", "differs by policy": "#fff2cc", "wrong": "#f4b6b6", "refused": "#d6ecf5",
-    "crashed": "#c0392b", "not offered": "#f2f2f2",
+    "crashed": "#c0392b", "not offered": "#f2f2f2", "not tried": "#ffffff",
 }  # fmt: skip
 
 STYLE = """
@@ -38,12 +39,14 @@ def as_data(report: Report) -> dict[str, Any]:
         "command": report.command,
         "cases": report.cases,
         "clean": report.clean,
-        "verdicts": {k: report.counts[k] for k in VERDICTS},
+        "cut": report.cut,
+        "verdicts": {k: report.counts[k] for k in (*VERDICTS, NOT_TRIED)},
         "matrix": {
             op: {p: dict(sorted(row[p].items())) for p in PROPERTIES if p in row}
             for op, row in report.matrix.items()
         },
         "findings": [_finding(f) for f in report.findings],
+        "failed calls of kinds not shown": report.left_out,
         "policies": {
             name: {"documented": where, "count": example.count, "example": example.program}
             for name, (where, example) in report.policies.items()
@@ -64,7 +67,8 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "dtype": call.dtype,
         "shape": list(call.x.shape),
         "arguments": {k: _plain(v) for k, v in call.arguments.items()},
-        "variant": call.variant,
+        "note": finding.note,
+        "variants": list(finding.variants),
         "layout": call.layout,
         "count": finding.count,
         "program": finding.program,
@@ -98,17 +102,20 @@ def as_html(report: Report) -> str:
     """The page."""
     escape = html.escape
     versions = ", ".join(f"{k} {v}" for k, v in report.versions.items())
-    sums = " · ".join(f"{report.counts[k]} {k}" for k in VERDICTS if report.counts[k])
+    kinds = (*VERDICTS, NOT_TRIED)
+    sums = " · ".join(f"{report.counts[k]} {k}" for k in kinds if report.counts[k])
     parts = [
         "<!doctype html><html lang=en><meta charset=utf-8>",
         f"<title>lunette check {escape(report.target)}</title><style>{STYLE}</style>",
         f"<h1>lunette check {escape(report.target)}</h1>",
         f"<p>{escape(versions)}<br>seed {report.seed}, {report.cases} calls<br>",
         f"reproduce: <code>{escape(report.command)}</code></p><p><b>{escape(sums)}</b></p>",
+        f"<p><b>{escape(report.cut)}</b></p>" if report.cut else "",
         "<h2>Op × property</h2>",
         _matrix(report.matrix),
         f"<h2>Findings ({len(report.findings)})</h2>",
         *(_section(n, f) for n, f in enumerate(report.findings, 1)),
+        f"<p>{report.left_out} more failed calls, of other kinds</p>" if report.left_out else "",
         "<h2>Differences by policy</h2><ul>",
     ]
     for name, (where, example) in report.policies.items():
@@ -143,10 +150,11 @@ def _matrix(matrix: dict[str, dict[str, Counter[str]]]) -> str:
 
 def _section(number: int, finding: Finding) -> str:
     verdict, call = finding.verdict, finding.call
-    variant = f", {call.variant}" if call.variant else ""
+    variant = f", {', '.join(finding.variants)}" if finding.variants else ""
+    note = f" ({finding.note})" if finding.note else ""
     return (
         f"<section><h3>{number}. {verdict.kind}: {html.escape(call.op)} {call.verb}{variant}"
         f" <span class=d>({finding.count} calls like it)</span></h3>"
-        f"<p>{html.escape(verdict.detail)}<br><span class=d>{html.escape(call_text(call))}</span></p>"
+        f"<p>{html.escape(verdict.detail + note)}<br><span class=d>{html.escape(call_text(call))}</span></p>"
         f"<pre>{html.escape(finding.program)}</pre>{picture(finding)}</section>"
     )

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import math
+import platform
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain, islice
 
-from lunette.check.calls import Array, Call, NotOffered
-from lunette.check.expected import Outcome, expected
-from lunette.check.judge import Verdict, judge
-from lunette.check.shrink import shrink
+from lunette import __version__
+from lunette.check.calls import Call, NotOffered
+from lunette.check.expected import expected
+from lunette.check.findings import Failures, Finding
+from lunette.check.judge import NOT_TRIED, Verdict, judge
 from lunette.check.stream import stream
-from lunette.check.supervisor import Answer, Job, Supervisor
+from lunette.check.supervisor import TIME_RAN_OUT, Job, Supervisor
 from lunette.check.targets.base import Target
 
-__all__ = ["PROPERTIES", "Finding", "Report", "run"]
+__all__ = ["PROPERTIES", "Report", "run"]
 
 PROPERTIES = (
     "forward", "indices", "jvp", "vjp", "padding", "asymmetric", "ceil_mode", "dilation", "strides",
@@ -26,26 +29,21 @@ PROPERTIES = (
 """Columns of the table: the verbs, then what geometries and inputs put to the test."""
 
 BATCH = 40
-MOST_FINDINGS = 30
-PER_KIND = 3
-"""How many failures that look alike are shrunk, in case they are not."""
-
-
-@dataclass
-class Finding:
-    """A shrunk failure, or an example of a documented difference."""
-
-    call: Call
-    verdict: Verdict
-    program: str
-    expected: list[Outcome]
-    actual: list[Array]
-    count: int = 1
+MINUTE = 60.0
+"""Seconds of a run for which neither a number of calls nor a time is given."""
+TRYING = 0.85
+"""Share of the time for calls; what is left is for making findings small."""
+LONG_WAIT = 5.0
+"""A call that is cut off after so many seconds is named."""
 
 
 @dataclass
 class Report:
-    """What a run found. The same target, seed and numbers give the same report."""
+    """What a run found. The same target, seed and numbers give the same report.
+
+    `cut` is empty where every call was tried; else it says what was left, and calls that time did
+    not allow are counted as not tried.
+    """
 
     target: str
     versions: dict[str, str]
@@ -58,6 +56,8 @@ class Report:
     policies: dict[str, tuple[str, Finding]] = field(default_factory=dict)
     refusals: Counter[str] = field(default_factory=Counter)
     not_offered: Counter[str] = field(default_factory=Counter)
+    cut: str = ""
+    left_out: int = 0
 
     @property
     def clean(self) -> bool:
@@ -65,7 +65,8 @@ class Report:
         return not (self.counts["wrong"] or self.counts["crashed"])
 
 
-Progress = Callable[[Report, int], None]
+Progress = Callable[[Report, int | None, str], None]
+"""Told the report so far, how many calls there will be (None: as many as fit), and what goes on."""
 
 
 def run(
@@ -76,84 +77,122 @@ def run(
     seed: int = 0,
     seconds: float | None = None,
     command: str = "",
-    progress: Progress = lambda report, total: None,
+    progress: Progress = lambda report, total, doing: None,
     stop_at_first: bool = False,
     shrinking: bool = True,
 ) -> Report:
-    """Try `cases` calls (with `seconds`: as many as fit) and say what came of them."""
+    """Try `cases` calls, for `seconds` at most from start to end, and say what came of them.
+
+    With `seconds` alone, as many calls as fit; with `cases` alone, however long they take; with
+    neither, the target's own number of calls, for a minute at most.
+    """
+    start = time.monotonic()
     chosen_ops = [o for o in target.ops if ops is None or o in ops]
     chosen_verbs = [v for v in target.verbs if verbs is None or v in verbs]
-    total = target.cases if cases is None else cases
-    deadline = None if seconds is None else time.monotonic() + seconds
-    report = Report(target.name, target.versions(), seed, command)
-    failures: dict[tuple[str, ...], list[tuple[Call, Verdict]]] = {}
+    total = target.cases if cases is None and seconds is None else cases
+    limit = math.inf if cases is not None else MINUTE
+    limit = limit if seconds is None else seconds
+    report = Report(target.name, _versions(target.versions()), seed, command)
+    failures = Failures()
     if not chosen_ops or not chosen_verbs:
         return report
-    with Supervisor(target) as worker:
+    # A call that does not end must be seen to hang before the time of the run is over.
+    with Supervisor(target, seconds=min(target.seconds, max(10.0, limit / 2))) as worker:
         calls = stream(
             chosen_ops, chosen_verbs, target.dtypes, target.layouts, seed, target.inputs, target.fit
         )
-        for batch in _batches(target, calls, report, None if deadline else total):
-            _try(target, worker, batch, report, failures)
-            progress(report, total)
-            if stop_at_first and failures:
+        jobs = _jobs(target, calls, report)
+        worker.deadline = start + TRYING * limit
+        progress(report, total, "starting")
+        size = min(BATCH, max(4, target.cases // 20))
+        while True:
+            batch = list(islice(jobs, size if total is None else min(size, total - report.cases)))
+            if not batch:
                 break
-            if deadline is not None and time.monotonic() > deadline:
+            answered = _try(target, worker, batch, report, failures)
+            progress(report, total, "")
+            if worker.stopped:
+                _say_what_is_left(worker, chain(batch[answered:], jobs), report, total, limit)
+            if worker.stopped or (stop_at_first and failures):
                 break
-        if worker.versions:
-            report.versions = worker.versions
-        report.findings = list(_findings(target, worker, failures, shrinking))
+        report.versions = _versions(worker.versions) if worker.versions else report.versions
+        worker.deadline, worker.stopped = start + limit, ""
+        progress(report, total, "making findings small")
+        report.findings, report.left_out = failures.small(
+            target, worker, shrinking, lambda: progress(report, total, "making findings small")
+        )
     return report
 
 
-def _batches(
-    target: Target, calls: Iterator[Call], report: Report, total: int | None
-) -> Iterator[list[Job]]:
+def _versions(of_target: dict[str, str]) -> dict[str, str]:
+    """The target's, our own and Python's: what a reader needs to see the same."""
+    return {**of_target, "lunette": __version__, "python": platform.python_version()}
+
+
+def _jobs(target: Target, calls: Iterator[Call], report: Report) -> Iterator[Job]:
     """Calls in the target's own words; those it has no words for are counted and left out."""
-    batch: list[Job] = []
-    size = min(BATCH, max(4, target.cases // 20))
     for call in calls:
         for variant in target.variants:
             asked = replace(call, variant=variant)
             try:
-                batch.append((asked, target.program(asked)))
+                yield asked, target.program(asked)
             except NotOffered as reason:
                 _count(report, asked, Verdict("not offered", detail=str(reason)))
-            left = math.inf if total is None else total - report.cases
-            if batch and len(batch) >= min(size, left):
-                yield batch
-                batch = []
-                if total is not None and report.cases >= total:
-                    return
         if report.counts["not offered"] > 20_000 + 30 * report.cases:
-            break  # the target offers next to nothing of what was chosen
-    if batch:
-        yield batch
+            return  # the target offers next to nothing of what was chosen
 
 
 def _try(
-    target: Target,
-    worker: Supervisor,
-    batch: list[Job],
-    report: Report,
-    failures: dict[tuple[str, ...], list[tuple[Call, Verdict]]],
-) -> None:
+    target: Target, worker: Supervisor, batch: list[Job], report: Report, failures: Failures
+) -> int:
+    """Judge the calls of a batch; how many, fewer than all where the worker has stopped."""
     worker.submit(batch)
-    # The specification works while the worker does.
-    meanings = [[] if call.bad else expected(call) for call, _ in batch]
-    for (call, program), outcomes, answer in zip(batch, meanings, worker.collect(), strict=True):
-        verdict = judge(call, answer, outcomes, target.policies)
+    meanings = []
+    for call, _ in batch:  # the specification works while the worker does
+        if time.monotonic() > worker.deadline:
+            break
+        meanings.append([] if call.bad else expected(call))
+    answers = worker.collect()
+    for (call, program), outcomes, answer in zip(batch, meanings, answers, strict=False):
+        verdict = judge(call, answer, outcomes, target.policies, target.complete)
         report.cases += verdict.kind != "not offered"
         _count(report, call, verdict)
         if verdict.is_finding:
-            key = (call.op, call.verb, verdict.kind, verdict.symptom, call.variant, call.bad)
-            failures.setdefault(key, []).append((call, verdict))
+            failures.add(Finding(call, verdict, "", outcomes, answer.arrays))
         for policy in verdict.policy.split(", ") if verdict.policy else ():
             if policy not in report.policies:
-                example = Finding(call, verdict, "", outcomes, answer.arrays, 0)
-                example.program = program.body
+                example = Finding(call, verdict, program.body, outcomes, answer.arrays, 0)
                 report.policies[policy] = (target.policies[policy], example)
             report.policies[policy][1].count += 1
+    if len(meanings) < len(batch):
+        worker.stopped = worker.stopped or TIME_RAN_OUT
+    return min(len(meanings), len(answers))
+
+
+def _say_what_is_left(
+    worker: Supervisor, left: Iterator[Job], report: Report, total: int | None, limit: float
+) -> None:
+    """Why the run ends here, and which calls it leaves: by op and property, as those it has tried."""
+    jobs = iter(left)
+    in_flight = next(jobs, None)
+    if total is not None:
+        rest = chain([in_flight] if in_flight else [], jobs)
+        for call, _ in islice(rest, total - report.cases):
+            _count(report, call, Verdict(NOT_TRIED))
+    words = []
+    if worker.stopped != TIME_RAN_OUT:
+        report.counts["crashed"] += 1
+        words.append(worker.stopped)
+    if total is not None:
+        reason = f"{limit:g} s were not enough: " if worker.stopped == TIME_RAN_OUT else ""
+        words.append(f"{reason}{report.counts[NOT_TRIED]} of {total} calls were not tried")
+    if in_flight is not None and worker.waited > LONG_WAIT:
+        call = in_flight[0]
+        words.append(
+            f"{call.op} {call.verb} of {call.dtype}{list(call.x.shape)} with {call.arguments} "
+            f"had not answered after {worker.waited:.0f} s"
+        )
+    report.cut = "; ".join(words)
 
 
 def _count(report: Report, call: Call, verdict: Verdict) -> None:
@@ -165,69 +204,3 @@ def _count(report: Report, call: Call, verdict: Verdict) -> None:
     row = report.matrix.setdefault(call.op, {})
     for name in (call.verb, *call.tags):
         row.setdefault(name, Counter())[verdict.kind] += 1
-
-
-def _findings(
-    target: Target,
-    worker: Supervisor,
-    failures: dict[tuple[str, ...], list[tuple[Call, Verdict]]],
-    shrinking: bool,
-) -> Iterator[Finding]:
-    """One finding for each kind of failure, or more where shrinking shows them to differ."""
-    seen: dict[tuple[str, ...], Finding] = {}
-    for cases in failures.values():
-        few: list[tuple[Call, Verdict]] = []
-        tags: set[frozenset[str]] = set()
-        for call, verdict in cases:
-            if call.tags not in tags and len(few) < PER_KIND:
-                few.append((call, verdict))
-                tags.add(call.tags)
-        shapes = set()
-        for number, (call, verdict) in enumerate(few):
-            if len(seen) >= MOST_FINDINGS:
-                return
-            finding = _small(target, worker, call, verdict, shrinking)
-            small = finding.call
-            shape = (small.op, small.verb, finding.verdict.symptom, str(small.arguments), small.bad)
-            known = seen.get(shape)
-            if known is not None:  # the same at another opset
-                if small.variant and small.variant not in known.call.variant:
-                    known.call = replace(
-                        known.call, variant=f"{known.call.variant}, {small.variant}"
-                    )
-                    known.count += len(cases)
-                continue
-            if shape in shapes:
-                continue
-            shapes.add(shape)
-            finding.count = len(cases) if number == 0 else 1
-            seen[shape] = finding
-            yield finding
-
-
-def _small(
-    target: Target, worker: Supervisor, call: Call, verdict: Verdict, shrinking: bool
-) -> Finding:
-    def tried(candidate: Call) -> tuple[Verdict, Answer, list[Outcome]]:
-        try:
-            program = target.program(candidate)
-            outcomes = [] if candidate.bad else expected(candidate)
-        except (NotOffered, ValueError, TypeError, OverflowError) as reason:
-            return Verdict("not offered", detail=str(reason)), Answer("unsupported"), []
-        answer = worker.ask((candidate, program))
-        return judge(candidate, answer, outcomes, target.policies), answer, outcomes
-
-    def fails(candidate: Call) -> bool:
-        again = tried(candidate)[0]
-        return (again.kind, again.symptom) == (verdict.kind, verdict.symptom)
-
-    later = "later" in verdict.detail or "once" in verdict.detail
-    small = call
-    if shrinking and not later and "no answer" not in verdict.detail:
-        slow = verdict.kind == "crashed" or target.inputs > 1
-        small = shrink(call, fails, 14 if slow else 250)
-    again, answer, outcomes = tried(small)
-    if again.kind != verdict.kind:  # it does not fail alone: keep what was seen
-        again, outcomes = verdict, ([] if call.bad else expected(call))
-        small = call
-    return Finding(small, again, target.snippet(small), outcomes, answer.arrays)

@@ -12,7 +12,8 @@ import numpy as np
 
 from lunette.check.bad import bad_calls
 from lunette.check.calls import VERBS, Array, Call
-from lunette.check.geometries import Geometry, geometries
+from lunette.check.geometries import geometries
+from lunette.check.geometry import Geometry
 from lunette.check.inputs import FILLS, dtype_of, fill, fills_for
 from lunette.ops.base import is_float
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import pickle
 import select
@@ -19,12 +20,11 @@ from lunette.check.calls import Array, Call
 from lunette.check.targets.base import Program, Target
 from lunette.check.worker import write_frame
 
-__all__ = ["Answer", "Supervisor"]
+__all__ = ["TIME_RAN_OUT", "Answer", "Job", "Stopped", "Supervisor"]
 
-MEMORY = 4 << 30
-"""Bytes that a target may use beyond its libraries."""
 STARTUP = 180.0
 """Seconds that a target may take to be imported."""
+TIME_RAN_OUT = "time ran out"
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,10 @@ class Answer:
 
 class Died(Exception):
     """The worker ended, or had to be ended; the text says how."""
+
+
+class Stopped(Exception):
+    """No more answers will come; the text says why: time ran out, or the target does not start."""
 
 
 Job = tuple[Call, Program]
@@ -54,6 +58,11 @@ class Patience:
         self.pid, self.seconds = pid, seconds
         self._start, self._idle_since = time.monotonic(), 0.0
         self._work = self._worked()
+
+    @property
+    def waited(self) -> float:
+        """Seconds since the beginning."""
+        return time.monotonic() - self._start
 
     def ended(self) -> bool:
         """Ask now and then; the answer may be late by a second or two."""
@@ -90,16 +99,24 @@ class Patience:
 
 
 class Supervisor:
-    """One target's worker. Use as a context manager."""
+    """One target's worker. Use as a context manager.
 
-    def __init__(self, target: Target, memory: int = MEMORY, seconds: float | None = None) -> None:
-        self.target, self.memory = target, memory
+    A call may take `seconds`. Past `deadline` (of `time.monotonic`) the worker is ended, whatever it
+    does; `stopped` says so, and `waited` how long the call in flight had run.
+    """
+
+    def __init__(self, target: Target, seconds: float | None = None) -> None:
+        self.target = target
         self.seconds = target.seconds if seconds is None else seconds
+        self.deadline = math.inf
+        self.stopped = ""
+        self.waited = 0.0
         self.versions: dict[str, str] = {}
         self._process: subprocess.Popen[bytes] | None = None
         self._stderr: Any = None
         self._history: list[Job] = []
         self._pending: list[Job] = []
+        self._early: Died | Stopped | None = None
 
     def __enter__(self) -> Supervisor:
         return self
@@ -112,14 +129,16 @@ class Supervisor:
     def submit(self, jobs: Sequence[Job]) -> None:
         """Hand over a batch; the worker starts while the caller does something else."""
         self._pending = list(jobs)
-        self._send(self._pending)
+        self._hand_over(0)
 
     def collect(self) -> list[Answer]:
-        """The answers to the batch, in order."""
+        """The answers to the batch, in order; once `stopped`, those to its first calls."""
         answers: dict[int, Answer] = {}
         first = 0
-        while first < len(self._pending):
+        while first < len(self._pending) and not self.stopped:
             try:
+                if self._early is not None:
+                    raise self._early
                 for number in range(first, len(self._pending)):
                     answers[number] = self._receive()
                     first = number + 1
@@ -138,11 +157,21 @@ class Supervisor:
                 first += 1
                 self._history = []
                 if first < len(self._pending):
-                    self._send(self._pending[first:])
-        return [answers[i] for i in range(len(self._pending))]
+                    self._hand_over(first)
+            except Stopped as reason:
+                self.stopped = str(reason)
+        return [answers[i] for i in range(first)]
+
+    def _hand_over(self, first: int) -> None:
+        """Send the batch from this call on; what goes wrong is kept for `collect`."""
+        self._early = None
+        try:
+            self._send(self._pending[first:])
+        except (Died, Stopped) as reason:
+            self._early = reason
 
     def ask(self, job: Job) -> Answer:
-        """The answer to one call; a crash is an answer, and is not narrowed."""
+        """The answer to one call; a crash is an answer, and is not narrowed. May raise `Stopped`."""
         try:
             self._send([job])
             answer = self._receive()
@@ -176,6 +205,15 @@ class Supervisor:
         earlier = self._history[:]
         if "no answer" in death:
             return None, death, None
+        try:
+            return self._search(job, death, earlier)
+        except Stopped as reason:
+            self.stopped, self.waited = str(reason), 0.0
+            return None, f"{death}; {reason} before it was known which call is to blame", None
+
+    def _search(
+        self, job: Job, death: str, earlier: list[Job]
+    ) -> tuple[int | None, str, Answer | None]:
         answers, again = self.alone([job])
         if again:
             return None, again, None
@@ -198,7 +236,7 @@ class Supervisor:
     # -- the process --
 
     def start(self) -> None:
-        """Start a worker and wait until its target is imported."""
+        """Start a worker and wait until its target is imported; `Stopped` if that fails."""
         environment = {
             **os.environ,
             "PYTHONPATH": os.pathsep.join([p or "." for p in sys.path if p != ""] + ["."]),
@@ -208,14 +246,23 @@ class Supervisor:
         }
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 — it outlives this call
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "lunette.check.worker", self.target.name, str(self.memory)],
+            [
+                sys.executable,
+                "-m",
+                "lunette.check.worker",
+                self.target.name,
+                str(self.target.memory),
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._stderr,
             env=environment,
         )
         self._history = []
-        word, *rest = self._read(STARTUP)
+        try:
+            word, *rest = self._read(STARTUP)
+        except Died as death:
+            raise Stopped(f"the target does not start: {death}") from None
         assert word == "ready"
         self.versions = rest[0]
 
@@ -240,6 +287,9 @@ class Supervisor:
             raise Died(self._death(code))
 
     def _send(self, jobs: Sequence[Job]) -> None:
+        if time.monotonic() > self.deadline:
+            self.stop()
+            raise Stopped(TIME_RAN_OUT)
         if self._process is None:
             self.start()
         assert self._process is not None and self._process.stdin is not None
@@ -267,6 +317,10 @@ class Supervisor:
         descriptor = self._process.stdout.fileno()
         chunks, missing = [], size
         while missing:
+            if time.monotonic() > self.deadline:
+                self.waited = patience.waited
+                self.stop()
+                raise Stopped(TIME_RAN_OUT)
             if not select.select([descriptor], [], [], 0.25)[0]:
                 if not patience.ended():
                     continue

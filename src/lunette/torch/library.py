@@ -156,9 +156,10 @@ def _choose_triton(op: Pooling, verb: str, backend: str | None, shapes: Any, dty
             f"backend={backend!r} for CUDA tensors: expected None, 'triton' or 'spec'; "
             "move the tensors with .cpu() for a backend of the CPU"
         )
-    op.check_operands(shapes, dtypes)
+    out_shape = op.check_operands(shapes, dtypes)
     if verb in ("jvp", "vjp"):
         op.check_tangents(shapes, dtypes, shapes, dtypes)
+    dispatch.check_fits(out_shape, op.result_dtype(*dtypes))
     try:
         kernels = import_module("lunette.kernels.triton")
     except ImportError as error:

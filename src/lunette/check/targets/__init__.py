@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib import import_module
+from itertools import islice
 
+from lunette.check.calls import NotOffered
+from lunette.check.stream import stream
 from lunette.check.targets.base import Program, Target
 
-__all__ = ["TARGETS", "Program", "Target", "find_target"]
+__all__ = ["TARGETS", "Program", "Target", "find_target", "offered_ops"]
 
 TARGETS: dict[str, tuple[str, str]] = {
     "spec": ("ours", "Ours"),
@@ -36,3 +40,20 @@ def find_target(name: str) -> Target:
         return Custom(name)
     known = ", ".join(TARGETS)
     raise ValueError(f"target {name!r}: expected one of {known}, or module:function")
+
+
+def offered_ops(target: Target) -> list[str]:
+    """The ops that the target has words for, at least in some of their first calls."""
+    return [op for op in target.ops if _offers(target, op)]
+
+
+def _offers(target: Target, op: str) -> bool:
+    calls = stream([op], target.verbs, target.dtypes, target.layouts, 0, 2, target.fit)
+    for call in islice((c for c in calls if not c.bad), 60):
+        for variant in target.variants:
+            try:
+                target.program(replace(call, variant=variant))
+                return True
+            except NotOffered:
+                continue
+    return False

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from lunette.check.calls import OPS, VERBS, Array, Call
-from lunette.check.geometries import Geometry, valid
+from lunette.check.geometry import Geometry, valid
 from lunette.check.inputs import in_layout
 from lunette.check.stream import DTYPES
 
@@ -36,6 +36,9 @@ class Program:
 class Target:
     """An implementation under test. Subclasses say what they offer and translate calls.
 
+    A default run makes `cases` calls; each may take `seconds` and use `memory` bytes beyond the
+    libraries. A `complete` target answers every call that it offers: a refusal is wrong.
+
     Everything here but `bind`, `unbind` and `prepare` runs without the target's own library.
     """
 
@@ -51,6 +54,8 @@ class Target:
     cases = 3000
     inputs = 1
     seconds = 20.0
+    memory = 4 << 30
+    complete = False
     environment: dict[str, str] = {}  # noqa: RUF012
     policies: dict[str, str] = {}  # noqa: RUF012
     unsupported: tuple[str, ...] = ()

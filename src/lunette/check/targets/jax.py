@@ -21,7 +21,7 @@ class Jax(Target):
     about = "JAX on the CPU: lax.reduce_window, jnp.max, jnp.mean, logsumexp, lax.conv"
     verbs = ("forward", "jvp", "vjp")
     layouts = ("contiguous",)
-    cases = 250
+    cases = 200
     seconds = 30.0
     environment = {"JAX_PLATFORMS": "cpu"}  # noqa: RUF012
     unsupported = ("not supported", "does not accept dtype")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lunette.check.calls import Call, NotOffered
-from lunette.check.geometries import Geometry
+from lunette.check.geometry import Geometry
 from lunette.check.targets.base import Program, Target, keep_shape
 
 __all__ = ["OpenCV"]

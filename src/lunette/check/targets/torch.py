@@ -27,7 +27,7 @@ class Torch(Target):
         "bool",
     )  # fmt: skip
     layouts = ("contiguous", "strided", "offset", "transposed", "channels last")
-    cases = 4000
+    cases = 2500
     seconds = 10.0
     unsupported: tuple[str, ...] = (
         "not implemented for",
@@ -227,7 +227,7 @@ class TorchCompile(Torch):
 
     name = "torch-compile"
     about = "PyTorch through torch.compile (inductor) on the CPU"
-    cases = 100
+    cases = 80
     inputs = 2
     seconds = 180.0
     environment = {"TORCHINDUCTOR_COMPILE_THREADS": "1", "OMP_NUM_THREADS": "2"}  # noqa: RUF012
