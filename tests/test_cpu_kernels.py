@@ -8,6 +8,7 @@ import pytest
 
 import lunette as ln
 from lunette import dispatch
+from lunette.kernels.cpu import choice
 from lunette.regions import Part
 
 RNG = np.random.default_rng(20261115)
@@ -208,3 +209,37 @@ def test_float16_rounds_once_and_keeps_subnormals():
     with np.errstate(over="ignore"):
         wide = pairs.astype(np.float32).sum(-1) / np.float32(2)
         assert same_bits(mean + np.float16(0), wide.astype(np.float16) + np.float16(0))
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int64", "bool"])
+@pytest.mark.parametrize("beta", [1.5, -2.0])
+def test_padding_is_no_integer_of_a_smooth_max(dtype, beta):
+    """Integers have no −∞: a cell outside the row must not count as 0."""
+    x = np.random.default_rng(0).integers(0, 2, (3, 9, 21)).astype(dtype) + np.array(1, dtype)
+    for padding in ("same", 1):
+        reduction = ln.SmoothMax(beta, count_include_pad=False)
+        op = ln.Pool((ln.Sliding(3, 2, padding), ln.Sliding(2, 3, padding)), reduction)
+        np.testing.assert_allclose(op(x), ln.spec.forward(op, x).astype(float), rtol=1e-13)
+
+
+@pytest.mark.parametrize("op", [ln.MaxPool((3,)), ln.AvgPool((3,)), ln.GlobalMaxPool(1)])
+def test_an_empty_batch_of_huge_axes_is_nothing(op):
+    x = np.empty((0, 10**18), np.float32)
+    y = op(x)
+    assert y.shape == op.out_shape(x.shape) and y.dtype == x.dtype
+    assert op.jvp(x, x).shape == y.shape and op.vjp(x, y).shape == x.shape
+
+
+@pytest.mark.parametrize("verb", ["forward", "forward_with_indices", "vjp"])
+def test_windows_far_apart_need_little_memory(verb):
+    op, x = ln.MaxPool((3,), stride=200_003), np.zeros((1 << 20) - 5, np.float32)
+    x[200_004] = 3
+    along = op(x) if verb == "vjp" else None
+    call = {
+        "forward": lambda: choice.forward_call(op, x.shape, x.strides, x.dtype),
+        "forward_with_indices": lambda: choice.indices_call(op, x.shape, x.strides, x.dtype),
+        "vjp": lambda: choice.gradient_call(op, x.shape, x.strides, along.strides, x.dtype),
+    }[verb]()
+    needed = call.scratch if hasattr(call, "scratch") else call.steps[-1][1].scratch
+    assert needed <= 64 * x.size
+    assert op(x).tolist() == [0, 3, 0, 0, 0, 0]

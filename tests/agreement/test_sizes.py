@@ -30,7 +30,7 @@ def test_one_axis_past_two_to_the_31(backend):
     assert dense.shape == (PAST // 2,)
     assert np.flatnonzero(dense).tolist() == [3, 2**30 - 1, 2**30, 2**30 + 2]
     assert dense[[3, 2**30 - 1, 2**30, 2**30 + 2]].tolist() == [3, 2, 1, 4]
-    sparse = ln.MaxPool((3,), stride=2**20, padding=(2**20, 2**20))
+    sparse = ln.MaxPool((3,), stride=2**20, padding=((2**20, 2**20),))
     y, indices = run(sparse, "forward_with_indices", x, backend=backend)
     expected, expected_indices = ln.spec.forward_with_indices(sparse, x)
     assert (y == expected).all() and (indices == expected_indices).all()
@@ -52,7 +52,7 @@ def test_many_images_past_two_to_the_31(backend):
 def test_gradients_past_two_to_the_31(backend):
     x = np.zeros(PAST, np.float16)
     x[-1] = 1
-    op = ln.MaxPool((1024,), stride=1024, padding=(0, 1024 - PAST % 1024))
+    op = ln.MaxPool((1024,), stride=1024, padding=((0, 1024 - PAST % 1024),))
     y = run(op, "forward", x, backend=backend)
     assert y[-1] == 1 and np.count_nonzero(y) == 1
     gx = run(op, "vjp", x, np.ones_like(y), backend=backend)

@@ -141,11 +141,17 @@ def lanes(memory: Any, work: Any, half: str) -> Lanes:
         if not half:
             if memory == work:
                 return value
-            return ir.Constant(ir.IntType(memory.bitwidth), 0)  # integers as reals: only 0 fills
+            return ir.Constant(ir.IntType(memory.bitwidth), 0)  # see `filled`
         one = builder.insert_element(
             ir.Constant(ir.VectorType(value.type, 1), ir.Undefined), value, _i32(0)
         )
         return builder.extract_element(narrow(builder, one), _i32(0))
+
+    def filled(context: Any, builder: Any, mask: Any, value: Any, fill: Any) -> Any:
+        """Integers as reals have no −∞ of their own, so they are filled once they are reals."""
+        if half or memory == work or not real:
+            return value
+        return builder.select(mask, value, _spread(builder, fill, context.get_value_type(vector)))
 
     @intrinsic  # type: ignore[untyped-decorator]
     def load(context: Any, p: Any, i: Any) -> Any:
@@ -167,7 +173,8 @@ def lanes(memory: Any, work: Any, half: str) -> Lanes:
             kind = ir.FunctionType(raw, [raw.as_pointer(), ir.IntType(32), mask.type, raw])
             function = cgutils.get_or_insert_function(builder.module, kind, name)
             rest = _raw_fill(context, builder, fill)
-            return widen(context, builder, builder.call(function, [at, _i32(align), mask, rest]))
+            loaded = widen(context, builder, builder.call(function, [at, _i32(align), mask, rest]))
+            return filled(context, builder, mask, loaded, fill)
 
         return vector(p, types.int64, types.int64, types.int64, work), generate
 
@@ -182,7 +189,8 @@ def lanes(memory: Any, work: Any, half: str) -> Lanes:
             kind = ir.FunctionType(raw, [at.type, ir.IntType(32), mask.type, raw])
             function = cgutils.get_or_insert_function(builder.module, kind, name)
             rest = _raw_fill(context, builder, fill)
-            return widen(context, builder, builder.call(function, [at, _i32(align), mask, rest]))
+            loaded = widen(context, builder, builder.call(function, [at, _i32(align), mask, rest]))
+            return filled(context, builder, mask, loaded, fill)
 
         whole = types.int64
         return vector(p, whole, whole, whole, whole, work), generate

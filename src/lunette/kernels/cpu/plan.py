@@ -47,6 +47,9 @@ SLAB_CELLS = 1 << 16
 FOLDED = 8
 """Cells of a window along one axis that are folded one by one; more are folded by doubling."""
 
+FAR_APART = 1 << 12
+"""A stride past which windows that are much shorter do not count as lying alike."""
+
 SLACK = 128
 """Cells past a row that a vector may read: two vectors of bytes."""
 
@@ -288,7 +291,8 @@ def _slabs(region: Region, pooled: Shape) -> Any:
 def regular(region: Region, n: int) -> tuple[int, int, int, int]:
     """(stride, origin, dilation, kernel) of windows that lie alike: i reads stride·i + origin + …
 
-    All zero where they do not, or where nearly all of a window would be padding.
+    All zero where they do not, where nearly all of a window would be padding, or where windows lie
+    so far apart that what is between them is not worth a thought.
     """
     if isinstance(region, Part):
         stride, origin, dilation, kernel = regular(region.region, region.length)
@@ -305,6 +309,7 @@ def regular(region: Region, n: int) -> tuple[int, int, int, int]:
     else:
         return (0, 0, 0, 0)
     extreme = max(stride, abs(origin), dilation * kernel) > 4 * n + 64
+    extreme = extreme or stride > max(FAR_APART, 8 * dilation * kernel)
     return (0, 0, 0, 0) if extreme or kernel == 0 else (stride, origin, dilation, kernel)
 
 

@@ -33,6 +33,8 @@ def refuses(op: Pooling, verb: str, shapes: Any, dtypes: Any) -> str | None:
 def forward(op: Pooling, operands: tuple[Array, ...]) -> Array:
     """The value of every window."""
     x = _readable(operands[0])
+    if not x.size:
+        return _nothing(op, x)
     if max(x.shape) > LONG and (long := long_axis(op, x.shape)):
         return long.forward(lambda part, slab: forward(part, (slab,)), x)
     call = forward_call(op, x.shape, x.strides, x.dtype)
@@ -44,6 +46,8 @@ def forward(op: Pooling, operands: tuple[Array, ...]) -> Array:
 def forward_with_indices(op: Pooling, operands: tuple[Array, ...]) -> tuple[Array, Array]:
     """The value of every window, and its first winner's flat position in the pooled axes, or −1."""
     x = _readable(operands[0])
+    if not x.size:
+        return _nothing(op, x), _nothing(op, x).astype(np.int64)
     if max(x.shape) > LONG and (long := long_axis(op, x.shape)):
         return long.forward_with_indices(lambda part, x: forward_with_indices(part, (x,)), x)
     call = indices_call(op, x.shape, x.strides, x.dtype)
@@ -61,6 +65,8 @@ def jvp(op: Pooling, operands: tuple[Array, ...], tangents: tuple[Array, ...]) -
     if isinstance(op.reduction, Mean):
         return forward(op, tangents)  # linear, so the tangent has the same bits by either name
     x, dx = _readable(operands[0]), _readable(tangents[0])
+    if not x.size:
+        return _nothing(op, x)
     if max(x.shape) > LONG and (long := long_axis(op, x.shape)):
         return long.forward(lambda part, x, dx: jvp(part, (x,), (dx,)), x, dx)
     call = tangent_call(op, x.shape, x.strides, dx.strides, x.dtype)
@@ -72,6 +78,8 @@ def jvp(op: Pooling, operands: tuple[Array, ...], tangents: tuple[Array, ...]) -
 def vjp(op: Pooling, operands: tuple[Array, ...], grad: Array) -> tuple[Array, ...]:
     """The gradient of every cell."""
     x, gy = _readable(operands[0]), _readable(grad)
+    if not x.size:
+        return (np.empty_like(x),)
     if max(x.shape) > LONG and (long := long_axis(op, x.shape)):
         return (long.vjp(lambda part, x, gy: vjp(part, (x,), gy)[0], x, gy),)
     if not op.keepdims:
@@ -80,6 +88,11 @@ def vjp(op: Pooling, operands: tuple[Array, ...], grad: Array) -> tuple[Array, .
     gx = call.new()
     call.run(x, gy, gx)
     return (gx,)
+
+
+def _nothing(op: Pooling, x: Array) -> Array:
+    """The result of an empty batch; its axes may have any length, so nothing is planned."""
+    return np.empty(op.out_shape(x.shape), op.result_dtype(x.dtype))
 
 
 def _readable(x: Array) -> Array:
