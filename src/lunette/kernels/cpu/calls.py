@@ -68,33 +68,6 @@ class _Flags(threading.local):
 _flags = _Flags()
 
 
-def _share_out(
-    kernel: Any,
-    arrays: tuple[Array, Array, Array],
-    scratch: int,
-    table: int,
-    flags: int,
-    units: int,
-    pieces: Pieces | None,
-    alone: bool = False,
-) -> None:
-    """All units of a kernel, by several threads; results that come in pieces go past the caches."""
-    at_a, at_b, at_c = (v.__array_interface__["data"][0] for v in arrays)
-    if pieces is None:
-
-        def task(first: int, last: int) -> None:
-            kernel(at_a, at_b, at_c, _scratch.of(scratch), table, flags, first, last)
-    else:
-        stream, stage = streams.kernel(), pieces.stage
-        job = pieces.job(kernel, (at_a, at_b, at_c), table, flags)
-        at_job = job.__array_interface__["data"][0]
-
-        def task(first: int, last: int) -> None:
-            stream(at_job, _scratch.of(scratch), _stage.of(stage), 0, 0, 0, first, last)
-
-    threads.run(task, units, 1 if alone else 0)
-
-
 class Call:
     """A kernel, its plan and the result to allocate, for one op, shape, dtype and layout."""
 
@@ -112,9 +85,10 @@ class Call:
             self.back = tuple(map(self.order.index, range(len(shape))))
         self.small = plan.cells_visited <= SMALL
 
-    def in_pieces(self, edges: Any, sizes: tuple[int, int]) -> Self:
+    def in_pieces(self, edges: Any, array: int) -> Self:
         """This call, with a result past the caches where that is large; see `Pieces`."""
-        self.pieces = Pieces.of(edges, self.shape, sizes, self.plan.prepared)
+        size, prepared = self.dtype.itemsize, self.plan.prepared
+        self.pieces = Pieces.of(edges, self.shape, array, size, prepared)
         return self
 
     def new(self) -> Array:
@@ -138,9 +112,22 @@ class Call:
         self.kernel(at_a, at_b, at_c, scratch, self.plan.at, flags, 0, self.units)
 
     def share_out(self, a: Array, b: Array, c: Array, flags: int) -> None:
-        """All units, by several threads."""
-        arrays, table = (a, b, c), self.plan.at
-        _share_out(self.kernel, arrays, self.scratch, table, flags, self.units, self.pieces)
+        """All units, by several threads; a result that comes in pieces goes past the caches."""
+        kernel, table, scratch, pieces = self.kernel, self.plan.at, self.scratch, self.pieces
+        at_a, at_b, at_c = (v.__array_interface__["data"][0] for v in (a, b, c))
+        if pieces is None:
+
+            def task(first: int, last: int) -> None:
+                kernel(at_a, at_b, at_c, _scratch.of(scratch), table, flags, first, last)
+        else:
+            stream, stage = streams.kernel(), pieces.stage
+            job = pieces.job(kernel, (at_a, at_b, at_c), table, flags)
+            at_job = job.__array_interface__["data"][0]
+
+            def task(first: int, last: int) -> None:
+                stream(at_job, _scratch.of(scratch), _stage.of(stage), 0, 0, 0, first, last)
+
+        threads.run(task, self.units)
 
     def run_items(self, a: Array, b: Array, c: Array, items: Any) -> None:
         """The units of some batch items alone."""
@@ -182,19 +169,11 @@ class TiledCall:
     Of a gradient there are two: the first leaves marks or weights for the second.
     """
 
-    pieces: Pieces | None = None
-    """Of a large result, which the last step makes."""
-
     def __init__(
         self, steps: list[tuple[Any, Tiling]], shape: Shape, dtype: Any, again: Any
     ) -> None:
         self.steps, self.shape, self.dtype, self.again = steps, shape, dtype, again
         self.small = prod(shape) * steps[0][1].cells <= SMALL
-
-    def in_pieces(self, edges: Any, sizes: tuple[int, int]) -> Self:
-        """This call, with a result past the caches where that is large; see `Pieces`."""
-        self.pieces = Pieces.of(edges, self.shape, sizes, 0)
-        return self
 
     def new(self) -> Array:
         """The array for the result."""
@@ -213,12 +192,12 @@ class TiledCall:
     def do(self, step: int, a: Array, b: Array, c: Array, flags: Array) -> None:
         """One step on all its units."""
         kernel, tiling = self.steps[step]
-        pieces = self.pieces if step == len(self.steps) - 1 else None
-        at_flags = flags.__array_interface__["data"][0]
-        units = tiling.units
-        _share_out(
-            kernel, (a, b, c), tiling.scratch, tiling.at, at_flags, units, pieces, self.small
-        )
+        at_a, at_b, at_c, at_flags = (v.__array_interface__["data"][0] for v in (a, b, c, flags))
+
+        def task(first: int, last: int) -> None:
+            kernel(at_a, at_b, at_c, _scratch.of(tiling.scratch), tiling.at, at_flags, first, last)
+
+        threads.run(task, tiling.units, 1 if self.small else 0)
 
 
 class MarkedGradient(TiledCall):

@@ -51,7 +51,7 @@ def forward_call(
             plan.room = plan.sum_cells
             scratch = 8 * (plan.sum_cells + plan.ladder_cells)
             call = Call(kernel, plan, out, result, lane, units, scratch)
-            return call.in_pieces(plan.tile_edges, (result.itemsize, 0))
+            return call.in_pieces(plan.tile_edges, 1)
         if not plan.empty:
             if lane < 0 and plan.shares_little:
                 units = plan.items * plan.output_rows
@@ -60,7 +60,7 @@ def forward_call(
                 kernel = row_first.kernel(dtype.name, "most", plan.near)
                 call = QuickCall(kernel, plan, out, result, lane, units, 8 * plan.scratch_cells)
                 call.again = lambda: forward_call(op, shape, strides, dtype, False)
-                return call.in_pieces(plan.tile_edges, (result.itemsize, 0))
+                return call.in_pieces(plan.tile_edges, 1)
             kernel = row_first.kernel(dtype.name, "larger", plan.near)
             return Call(kernel, plan, out, result, lane, units, 8 * plan.scratch_cells)
     y_steps = _result_steps(out, -1)
@@ -69,8 +69,7 @@ def forward_call(
         if tiling is not None:
             kernel = smooth.kernel(dtype.name, "forward", _rises(op))
             again = lambda: forward_call(op, shape, strides, dtype, False)  # noqa: E731
-            tiled = TiledCall([(kernel, tiling)], out, result, again)
-            return tiled.in_pieces(tiling.edges, (result.itemsize, 0))
+            return TiledCall([(kernel, tiling)], out, result, again)
     plan = Plan(op, shape, (steps, y_steps, y_steps))
     kernel = direct.value_kernel(dtype.name, kind, False)
     return Call(kernel, plan, out, result, -1, plan.items * plan.output_rows, 24 * plan.room)
@@ -88,9 +87,7 @@ def indices_call(
         tiling = _tiling(op, shape, steps, dtype)
         if tiling is not None:
             again = lambda: indices_call(op, shape, strides, dtype, False)  # noqa: E731
-            kernel = offsets.kernel(dtype.name, "indices")
-            call = TiledCall([(kernel, tiling)], out, dtype, again)
-            return call.in_pieces(tiling.edges, (dtype.itemsize, 8))
+            return TiledCall([(offsets.kernel(dtype.name, "indices"), tiling)], out, dtype, again)
     plan = Plan(op, shape, (_elements(strides, dtype), y_steps, y_steps))
     if plan.has_winners:
         return _winners(plan, "indices", out, dtype, plan.items * plan.tiles)
@@ -113,8 +110,7 @@ def tangent_call(
             if kind == SMOOTH:
                 kernel = smooth.kernel(dtype.name, "jvp", _rises(op))
             again = lambda: tangent_call(op, shape, strides, tangent, dtype, False)  # noqa: E731
-            call = TiledCall([(kernel, tiling)], out, dtype, again)
-            return call.in_pieces(tiling.edges, (dtype.itemsize, 0))
+            return TiledCall([(kernel, tiling)], out, dtype, again)
     plan = Plan(op, shape, all_steps)
     if ties == "first" and plan.has_winners:
         return _winners(plan, "jvp", out, dtype, plan.items * plan.tiles)
@@ -138,21 +134,19 @@ def gradient_call(
             if kind == MAX:
                 marks = offsets.kernel(dtype.name, "offsets")
                 gather = gathered.kernel(dtype.name, "max")
-                call = MarkedGradient([(marks, ahead), (gather, back)], shape, dtype, again)
-                return call.in_pieces(back.edges, (0, dtype.itemsize))
+                return MarkedGradient([(marks, ahead), (gather, back)], shape, dtype, again)
             rising = _rises(op)
             weights = smooth.kernel(dtype.name, "weights", rising)
             gather = gathered.kernel(dtype.name, "rising" if rising else "falling")
-            tiled = WeightedGradient([(weights, ahead), (gather, back)], shape, dtype, again)
-            return tiled.in_pieces(back.edges, (0, dtype.itemsize))
+            return WeightedGradient([(weights, ahead), (gather, back)], shape, dtype, again)
     if kind == MEAN:
         lane = lane_axis(shape, steps, op.rank)
         plan = Plan(op, shape, (steps, grad_steps, _result_steps(shape, lane)), lane, True)
         if plan.has_readers:
             kernel = spread.kernel(dtype.name)
             units, scratch = plan.items * plan.slabs, 8 * plan.spread_cells
-            spreading = Call(kernel, plan, shape, dtype, lane, units, scratch)
-            return spreading.in_pieces(plan.slab_edges, (0, dtype.itemsize))
+            call = Call(kernel, plan, shape, dtype, lane, units, scratch)
+            return call.in_pieces(plan.slab_edges, 2)
     plan = Plan(op, shape, (steps, grad_steps, _result_steps(shape, -1)))
     if ties == "first" and plan.has_winners:
         return _winners(plan, "vjp", shape, dtype, plan.items * plan.slabs)

@@ -24,14 +24,14 @@ from lunette.kernels.cpu.lanes import WIDTH, lanes
 from lunette.kernels.cpu.library import PARAMETERS
 from lunette.kernels.cpu.machine import compiled, pointer
 from lunette.kernels.cpu.pieces import (
+    ARRAYS,
     BATCH,
     EDGES,
     FLAGS,
     ITEM,
     KERNEL,
-    OPERANDS,
-    ROOM,
-    SIZES,
+    RESULT,
+    SIZE,
     TABLE,
     UNITS,
 )
@@ -100,11 +100,6 @@ def kernel() -> Any:
         store_part(target, done, load(source, done), size - done)
 
     @compiled
-    def beside(stage_at, at):
-        """The first place at or after `stage_at` that lies in its line as `at` does in its own."""
-        return stage_at + (at - stage_at) % WIDTH
-
-    @compiled
     def element(job, edges, unit):
         """The first element of a unit's results."""
         return job[ITEM] * (unit // job[UNITS]) + edges[unit % job[UNITS]]
@@ -112,22 +107,20 @@ def kernel() -> Any:
     @machine.kernel
     def stream(job_at, scratch_at, stage_at, zero, nought, nil, first, last):
         job = pointer(job_at, types.int64)
-        edges = pointer(job[EDGES], types.int64)
-        a, b, c = job[OPERANDS], job[OPERANDS + 1], job[OPERANDS + 2]
-        size_b, size_c = job[SIZES], job[SIZES + 1]
+        edges, size = pointer(job[EDGES], types.int64), job[SIZE]
+        a, b, c = job[ARRAYS], job[ARRAYS + 1], job[ARRAYS + 2]
         unit = first
         while unit < last:
             until = min(last, unit + job[BATCH])
-            begin, end = element(job, edges, unit), element(job, edges, until)
-            stage_b = beside(stage_at, b + begin * size_b)
-            stage_c = beside(stage_at + job[ROOM], c + begin * size_c)
-            here_b = stage_b - begin * size_b if size_b > 0 else b
-            here_c = stage_c - begin * size_c if size_c > 0 else c
-            call(job[KERNEL], a, here_b, here_c, scratch_at, job[TABLE], job[FLAGS], unit, until)
-            if size_b > 0:
-                pour(stage_b, b + begin * size_b, (end - begin) * size_b)
-            if size_c > 0:
-                pour(stage_c, c + begin * size_c, (end - begin) * size_c)
+            begin, end = element(job, edges, unit) * size, element(job, edges, until) * size
+            target = job[ARRAYS + job[RESULT]] + begin
+            source = stage_at + (target - stage_at) % WIDTH  # alike within a line
+            if job[RESULT] == 1:
+                b = source - begin
+            else:
+                c = source - begin
+            call(job[KERNEL], a, b, c, scratch_at, job[TABLE], job[FLAGS], unit, until)
+            pour(source, target, end - begin)
             unit = until
         settle()
 

@@ -147,7 +147,6 @@ class Tiling:
         self.units = self.items * int(g[LEADS] * g[ROW_TILES] * g[COLUMN_TILES])
         rows = int(g[PHASES]) + 1  # a row of the input by phase, and one of counts
         self.scratch = int(g[AREA]) + (areas * self.area + rows * int(g[LENGTH]) + SPARE) * size
-        self.edges = _edges(g, pooled if backward else outputs, stride if backward else 1)
         self.table = np.concatenate([g, *self.tables])
         self.at: int = self.table.__array_interface__["data"][0]
 
@@ -188,18 +187,6 @@ class Tiling:
         hulls = [(hull[i : i + rows, 0].min(), hull[i : i + rows, 1].max()) for i in cuts]
         g[HULLS] = self._keep(hulls)
         g[DEPTH] = max(1, *(int(high - low) for low, high in hulls))
-
-
-def _edges(g: Any, lengths: Any, stride: int) -> Any:
-    """Where each unit's results begin in an item's, and the end; None where units interleave."""
-    *_, n = lengths
-    if g[RANK] == 1:
-        return np.minimum(np.arange(int(g[COLUMN_TILES]) + 1) * int(g[COLUMNS]) * stride, n)
-    if g[COLUMN_TILES] > 1:
-        return None
-    rows = np.minimum(np.arange(int(g[ROW_TILES])) * int(g[ROWS]), lengths[-2])
-    leads = np.arange(int(g[LEADS]))[:, None] * lengths[-2]
-    return np.append(leads + rows, prod(lengths[:-1])) * n
 
 
 def _batch(g: Any, axes: list[tuple[int, ...]]) -> None:
