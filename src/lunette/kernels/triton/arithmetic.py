@@ -126,11 +126,11 @@ def extreme_of_three(a, b, c, RISING: tl.constexpr):
 
 @triton.jit
 def exponential(x, pivot, beta, ACC: tl.constexpr):
-    """exp(beta·(x − pivot)), with beta in float64; float32 results below 2⁻¹²⁶ are 0."""
+    """exp(beta·(x − pivot)), with beta in float64; subnormal results are kept, for they are gradients."""
     if ACC == tl.float32 and not INTERPRETED:
         scale = (beta * 1.4426950408889634).to(tl.float32)
         return tl.inline_asm_elementwise(
-            "{.reg .f32 t; sub.f32 t, $1, $2; mul.f32 t, t, $3; ex2.approx.ftz.f32 $0, t;}",
+            "{.reg .f32 t; sub.f32 t, $1, $2; mul.f32 t, t, $3; ex2.approx.f32 $0, t;}",
             "=f,f,f,f", [x, pivot, scale], tl.float32, True, 1,
         )  # fmt: skip
     else:
@@ -138,15 +138,23 @@ def exponential(x, pivot, beta, ACC: tl.constexpr):
 
 
 @triton.jit
-def add_exponential(total, x, pivot, beta, ACC: tl.constexpr):
-    """`exponential` and the total with it."""
+def add_exponential(total, x, pivot, beta, ACC: tl.constexpr, SUBNORMAL: tl.constexpr):
+    """`exponential` and the total with it. A total is at least 1: for it alone, no result is subnormal."""
     if ACC == tl.float32 and not INTERPRETED:
         scale = (beta * 1.4426950408889634).to(tl.float32)
+        if SUBNORMAL:
+            steps: tl.constexpr = (
+                "{.reg .f32 t; sub.f32 t, $2, $3; mul.f32 t, t, $4; ex2.approx.f32 t, t; "
+                "add.f32 $1, $5, t; mov.f32 $0, t;}"
+            )
+        else:
+            steps: tl.constexpr = (
+                "{.reg .f32 t; sub.f32 t, $2, $3; mul.f32 t, t, $4; ex2.approx.ftz.f32 t, t; "
+                "add.f32 $1, $5, t; mov.f32 $0, t;}"
+            )
         return tl.inline_asm_elementwise(
-            "{.reg .f32 t; sub.f32 t, $2, $3; mul.f32 t, t, $4; ex2.approx.ftz.f32 t, t; "
-            "add.f32 $1, $5, t; mov.f32 $0, t;}",
-            "=f,=f,f,f,f,f", [x, pivot, scale, total], (tl.float32, tl.float32), True, 1,
-        )  # fmt: skip
+            steps, "=f,=f,f,f,f,f", [x, pivot, scale, total], (tl.float32, tl.float32), True, 1
+        )
     else:
         term = exponential(x, pivot, beta, ACC)
         return term, total + term

@@ -127,7 +127,7 @@ def band_smooth(
             total = tl.zeros((P, C), ACC)
             along = tl.zeros((P, C), ACC)
             for i in tl.static_range(PLANES * KH * KW):
-                term, total = add_exponential(total, mine[i], pivot, beta, ACC)
+                term, total = add_exponential(total, mine[i], pivot, beta, ACC, FORM == "jvp")
                 if FORM == "jvp":
                     along = along + term * turned[i]
             if PADDED:

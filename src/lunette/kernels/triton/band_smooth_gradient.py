@@ -113,7 +113,7 @@ def band_smooth_gradient(
             pivot = soften(pivot, padding, RISING)
             total = tl.zeros((P, C), ACC)
             for i in tl.static_range(KH * KW):
-                term, total = add_exponential(total, mine[i], pivot, beta, ACC)
+                term, total = add_exponential(total, mine[i], pivot, beta, ACC, True)
                 terms = terms + (term,)
             if PADDED and COUNT_PADDING:
                 extra = padding.to(ACC) * exponential(tl.zeros_like(pivot), pivot, beta, ACC)
