@@ -19,6 +19,7 @@ from numba.core import cgutils
 from numba.core.datamodel import models
 from numba.extending import intrinsic, register_model
 
+from lunette.kernels.cpu import vector_code
 from lunette.kernels.cpu.half_lanes import narrowed, ordered_lanes, out_of_order, widened
 from lunette.kernels.cpu.halves import INFINITY
 
@@ -26,9 +27,6 @@ __all__ = ["WIDTH", "Lanes", "lanes", "prefetch"]
 
 WIDTH = 64
 """Bytes of a vector of the arithmetic's type."""
-
-FEW = 16
-"""Lanes whose numbers fit a vector."""
 
 
 class Vector(types.Type):  # type: ignore[misc]
@@ -135,7 +133,7 @@ def lanes(memory: Any, work: Any, half: str) -> Lanes:
         return ir.VectorType(context.get_value_type(kept), count)
 
     def _raw_fill(context: Any, builder: Any, fill: Any) -> Any:
-        return _spread(builder, narrow_scalar(builder, fill), raw_type(context))
+        return vector_code.spread(builder, narrow_scalar(builder, fill), raw_type(context))
 
     def narrow_scalar(builder: Any, value: Any) -> Any:
         if not half:
@@ -143,15 +141,17 @@ def lanes(memory: Any, work: Any, half: str) -> Lanes:
                 return value
             return ir.Constant(ir.IntType(memory.bitwidth), 0)  # see `filled`
         one = builder.insert_element(
-            ir.Constant(ir.VectorType(value.type, 1), ir.Undefined), value, _i32(0)
+            ir.Constant(ir.VectorType(value.type, 1), ir.Undefined), value, vector_code.i32(0)
         )
-        return builder.extract_element(narrow(builder, one), _i32(0))
+        return builder.extract_element(narrow(builder, one), vector_code.i32(0))
 
     def filled(context: Any, builder: Any, mask: Any, value: Any, fill: Any) -> Any:
         """Integers as reals have no −∞ of their own, so they are filled once they are reals."""
         if half or memory == work or not real:
             return value
-        return builder.select(mask, value, _spread(builder, fill, context.get_value_type(vector)))
+        return builder.select(
+            mask, value, vector_code.spread(builder, fill, context.get_value_type(vector))
+        )
 
     @intrinsic  # type: ignore[untyped-decorator]
     def load(context: Any, p: Any, i: Any) -> Any:
@@ -168,12 +168,14 @@ def lanes(memory: Any, work: Any, half: str) -> Lanes:
             p, i, low, high, fill = arguments
             raw = raw_type(context)
             at = builder.bitcast(place(context, builder, p, i), raw.as_pointer())
-            mask = _mask(builder, low, high, count)
-            name = f"llvm.masked.load.v{count}{_suffix(raw.element)}.p0"
+            mask = vector_code.mask(builder, low, high, count)
+            name = f"llvm.masked.load.v{count}{vector_code.suffix(raw.element)}.p0"
             kind = ir.FunctionType(raw, [raw.as_pointer(), ir.IntType(32), mask.type, raw])
             function = cgutils.get_or_insert_function(builder.module, kind, name)
             rest = _raw_fill(context, builder, fill)
-            loaded = widen(context, builder, builder.call(function, [at, _i32(align), mask, rest]))
+            loaded = widen(
+                context, builder, builder.call(function, [at, vector_code.i32(align), mask, rest])
+            )
             return filled(context, builder, mask, loaded, fill)
 
         return vector(p, types.int64, types.int64, types.int64, work), generate
@@ -183,13 +185,15 @@ def lanes(memory: Any, work: Any, half: str) -> Lanes:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             p, i, step, low, high, fill = arguments
             raw = raw_type(context)
-            at = _places(builder, p, i, step, count, align)
-            mask = _mask(builder, low, high, count)
-            name = f"llvm.masked.gather.v{count}{_suffix(raw.element)}.v{count}p0"
+            at = vector_code.places(builder, p, i, step, count, align)
+            mask = vector_code.mask(builder, low, high, count)
+            name = f"llvm.masked.gather.v{count}{vector_code.suffix(raw.element)}.v{count}p0"
             kind = ir.FunctionType(raw, [at.type, ir.IntType(32), mask.type, raw])
             function = cgutils.get_or_insert_function(builder.module, kind, name)
             rest = _raw_fill(context, builder, fill)
-            loaded = widen(context, builder, builder.call(function, [at, _i32(align), mask, rest]))
+            loaded = widen(
+                context, builder, builder.call(function, [at, vector_code.i32(align), mask, rest])
+            )
             return filled(context, builder, mask, loaded, fill)
 
         whole = types.int64
@@ -211,13 +215,13 @@ def lanes(memory: Any, work: Any, half: str) -> Lanes:
             p, i, value, high = arguments
             raw = kept_type(context)
             at = builder.bitcast(place(context, builder, p, i), raw.as_pointer())
-            mask = _mask(builder, ir.Constant(ir.IntType(64), 0), high, count)
-            name = f"llvm.masked.store.v{count}{_suffix(raw.element)}.p0"
+            mask = vector_code.mask(builder, ir.Constant(ir.IntType(64), 0), high, count)
+            name = f"llvm.masked.store.v{count}{vector_code.suffix(raw.element)}.p0"
             kind = ir.FunctionType(
                 ir.VoidType(), [raw, raw.as_pointer(), ir.IntType(32), mask.type]
             )
             function = cgutils.get_or_insert_function(builder.module, kind, name)
-            builder.call(function, [narrow(builder, value), at, _i32(kept_align), mask])
+            builder.call(function, [narrow(builder, value), at, vector_code.i32(kept_align), mask])
             return context.get_dummy_value()
 
         return types.void(p, types.int64, value, types.int64), generate
@@ -227,12 +231,12 @@ def lanes(memory: Any, work: Any, half: str) -> Lanes:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             p, i, step, value, high = arguments
             raw = kept_type(context)
-            at = _places(builder, p, i, step, count, kept_align)
-            mask = _mask(builder, ir.Constant(ir.IntType(64), 0), high, count)
-            name = f"llvm.masked.scatter.v{count}{_suffix(raw.element)}.v{count}p0"
+            at = vector_code.places(builder, p, i, step, count, kept_align)
+            mask = vector_code.mask(builder, ir.Constant(ir.IntType(64), 0), high, count)
+            name = f"llvm.masked.scatter.v{count}{vector_code.suffix(raw.element)}.v{count}p0"
             kind = ir.FunctionType(ir.VoidType(), [raw, at.type, ir.IntType(32), mask.type])
             function = cgutils.get_or_insert_function(builder.module, kind, name)
-            builder.call(function, [narrow(builder, value), at, _i32(kept_align), mask])
+            builder.call(function, [narrow(builder, value), at, vector_code.i32(kept_align), mask])
             return context.get_dummy_value()
 
         return types.void(p, types.int64, types.int64, value, types.int64), generate
@@ -240,7 +244,7 @@ def lanes(memory: Any, work: Any, half: str) -> Lanes:
     @intrinsic  # type: ignore[untyped-decorator]
     def spread(context: Any, value: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            return _spread(builder, arguments[0], context.get_value_type(vector))
+            return vector_code.spread(builder, arguments[0], context.get_value_type(vector))
 
         return vector(work), generate
 
@@ -351,7 +355,9 @@ def lanes(memory: Any, work: Any, half: str) -> Lanes:
             p, i, code, value = arguments
             raw = ir.VectorType(ir.IntType(8), count)
             at = builder.bitcast(builder.gep(p, [i]), raw.as_pointer())
-            same = builder.icmp_signed("==", builder.load(at, align=1), _spread(builder, code, raw))
+            same = builder.icmp_signed(
+                "==", builder.load(at, align=1), vector_code.spread(builder, code, raw)
+            )
             nothing = ir.Constant(value.type, [0.0 if real else 0] * count)
             return builder.select(same, value, nothing)
 
@@ -397,65 +403,7 @@ def prefetch(context: Any, p: Any, i: Any) -> Any:
         flags = [ir.IntType(32)] * 3
         kind = ir.FunctionType(ir.VoidType(), [at.type, *flags])
         function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-        builder.call(function, [at, _i32(0), _i32(3), _i32(1)])
+        builder.call(function, [at, vector_code.i32(0), vector_code.i32(3), vector_code.i32(1)])
         return context.get_dummy_value()
 
     return types.void(p, i), generate
-
-
-# -- pieces of machine code --
-
-
-def _i32(n: int) -> Any:
-    return ir.Constant(ir.IntType(32), n)
-
-
-def _suffix(element: Any) -> str:
-    if isinstance(element, ir.FloatType):
-        return "f32"
-    return "f64" if isinstance(element, ir.DoubleType) else f"i{element.width}"
-
-
-def _spread(builder: Any, value: Any, vector: Any) -> Any:
-    one = builder.insert_element(ir.Constant(vector, ir.Undefined), value, _i32(0))
-    order = ir.Constant(ir.VectorType(ir.IntType(32), vector.count), [0] * vector.count)
-    return builder.shuffle_vector(one, ir.Constant(vector, ir.Undefined), order)
-
-
-def _numbers(count: int) -> Any:
-    return ir.Constant(ir.VectorType(ir.IntType(64), count), list(range(count)))
-
-
-def _mask(builder: Any, low: Any, high: Any, count: int) -> Any:
-    """Lanes low … high. Lane numbers are compared in 32 bits: the bounds fit after clamping."""
-    if count > FEW:
-        return _long_mask(builder, low, high, count)
-    lane = ir.IntType(32)
-    numbers = ir.Constant(ir.VectorType(lane, count), list(range(count)))
-    low, high = (_spread(builder, builder.trunc(v, lane), numbers.type) for v in (low, high))
-    above = builder.icmp_signed(">=", numbers, low)
-    return builder.and_(above, builder.icmp_signed("<", numbers, high))
-
-
-def _long_mask(builder: Any, low: Any, high: Any, count: int) -> Any:
-    """The same as bits of an integer, where lane numbers would not fit a vector."""
-    whole = ir.IntType(64)
-    none, one, full = (ir.Constant(whole, n) for n in (0, 1, 64))
-
-    def below(bound: Any) -> Any:
-        bits = builder.sub(builder.shl(one, bound), one)
-        bits = builder.select(builder.icmp_signed(">=", bound, full), ir.Constant(whole, -1), bits)
-        return builder.select(builder.icmp_signed(">", bound, none), bits, none)
-
-    bits = builder.and_(below(high), builder.not_(below(low)))
-    bits = bits if count == whole.width else builder.trunc(bits, ir.IntType(count))
-    return builder.bitcast(bits, ir.VectorType(ir.IntType(1), count))
-
-
-def _places(builder: Any, p: Any, i: Any, step: Any, count: int, size: int) -> Any:
-    """Addresses of elements i, i + step, … of `size` bytes each."""
-    whole = ir.VectorType(ir.IntType(64), count)
-    bytes_apart = builder.mul(step, ir.Constant(ir.IntType(64), size))
-    offsets = builder.mul(_numbers(count), _spread(builder, bytes_apart, whole))
-    first = _spread(builder, builder.ptrtoint(builder.gep(p, [i]), ir.IntType(64)), whole)
-    return builder.inttoptr(builder.add(first, offsets), ir.VectorType(p.type, count))
