@@ -38,10 +38,11 @@ def forward_call(
     if kind != SMOOTH:
         lane = lane_axis(shape, steps, op.rank)
         y_steps = _result_steps(out, lane)
-        plan = Plan(op, shape, (steps, y_steps, y_steps), lane)
+        small = all(_reach(region) <= FOLDED for region in op.regions)
+        by_columns = kind == MEAN and not small
+        plan = Plan(op, shape, (steps, y_steps, y_steps), lane, by_columns=by_columns)
         units = plan.items * plan.tiles
         if kind == MEAN:
-            small = all(_reach(region) <= FOLDED for region in op.regions)
             kernel = (
                 row_first.kernel(dtype.name, "add", plan.near)
                 if small

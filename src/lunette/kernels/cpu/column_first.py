@@ -31,6 +31,7 @@ from lunette.kernels.cpu.plan import (
     AXIS_WIDTH,
     COUNTS,
     DIVISOR,
+    FOLDED_SUM,
     LANES,
     LEFT,
     PADDED,
@@ -48,9 +49,6 @@ from lunette.kernels.cpu.row_first import counted, hull, input_line
 from lunette.kernels.cpu.rows import along_input
 
 __all__ = ["kernel"]
-
-FOLDED_SUM = 16
-"""Cells of overlapping windows that are added one by one; more are added by doubling."""
 
 
 MANY = 2.0**60

@@ -47,6 +47,9 @@ SLAB_CELLS = 1 << 16
 FOLDED = 8
 """Cells of a window along one axis that are folded one by one; more are folded by doubling."""
 
+FOLDED_SUM = 16
+"""Cells of overlapping windows that are added one by one; more are added by doubling."""
+
 FAR_APART = 1 << 12
 """A stride past which windows that are much shorter do not count as lying alike."""
 
@@ -78,6 +81,7 @@ class Plan:
         strides: tuple[Strides, Strides, Strides],
         lane: int = -1,
         with_readers: bool = False,
+        by_columns: bool = False,
     ) -> None:
         rank = op.rank
         first = len(shape) - rank
@@ -107,7 +111,7 @@ class Plan:
         for i, table in enumerate(kept_readers):
             header[AXES + i * AXIS_WIDTH + 11] = place
             place += table.size
-        slabs = _slabs(op.regions[0], pooled)
+        slabs = _slabs(op.regions[0], pooled, shape[lane] if lane >= 0 else 1)
         header[SLABS], header[SLABS_AT] = len(slabs), place
         header[OUTPUT_ROWS] = prod(outputs[:-1])
         header[LANES] = shape[lane] if lane >= 0 else 0
@@ -131,7 +135,7 @@ class Plan:
         self.empty = any(bool((r == 0).any()) for r in reads)
         self.longest = [int(r.max(initial=0)) for r in reads]
         self.has_winners = not self.empty and prod(pooled) < 1 << 31
-        self.tiled(header, pooled, outputs, windows[0])
+        self.tiled(header, pooled, outputs, windows[0], by_columns)
         firsts = np.arange(self.tiles + 1) * int(header[TILE])
         self.tile_edges = np.minimum(firsts, outputs[0]) * cells[0]
         tables = [*windows, *kept_readers, slabs]
@@ -181,10 +185,13 @@ class Plan:
         visited = prod(m * k for m, k in zip(outputs, self.longest, strict=True))
         return bool(visited <= 2 * prod(cells))
 
-    def tiled(self, header: Any, pooled: Shape, outputs: list[int], windows: Any) -> None:
+    def tiled(
+        self, header: Any, pooled: Shape, outputs: list[int], windows: Any, by_columns: bool
+    ) -> None:
         """Cut the outputs of the first pooled axis so that a tile's intermediate rows stay near.
 
-        Scratch memory is two areas of intermediate rows, then one row with its padding.
+        Scratch memory is two areas of intermediate rows, then one row with its padding. An area has
+        what a tile reads; `by_columns`, what it makes, unless windows are summed by doubling.
         """
         m, wide = outputs[0], max(1, int(header[LANES]))
         longest = [max(n, k) for n, k in zip(pooled, outputs, strict=True)]
@@ -199,6 +206,9 @@ class Plan:
             int(windows[i : i + tile, 1].max() - windows[i : i + tile, 0].min())
             for i in range(0, m, tile)
         ]
+        overlap = header[AXES + 10] > max(FOLDED_SUM, int(header[AXES + 7]))
+        if by_columns and len(pooled) > 1 and not overlap:
+            hulls = [1]
         area = max(tile, *hulls) * line + SLACK
         entry = header[AXES + (len(pooled) - 1) * AXIS_WIDTH :]
         window_stride, origin, dilation, kernel = (int(v) for v in entry[7:11])
@@ -275,10 +285,10 @@ def as_real(n: int | None) -> float:
         return float("inf")
 
 
-def _slabs(region: Region, pooled: Shape) -> Any:
+def _slabs(region: Region, pooled: Shape, lanes: int) -> Any:
     """Cut the first pooled axis; of each slab, the outputs from its first to its last reader."""
     n = pooled[0]
-    thick = min(n, max(1, SLAB_CELLS // prod(pooled[1:])))
+    thick = min(n, max(1, SLAB_CELLS // (prod(pooled[1:]) * max(1, lanes))))
     slabs = []
     for low in range(0, n, thick):
         high = min(n, low + thick)
