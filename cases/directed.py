@@ -92,8 +92,8 @@ def _threads() -> list[str]:
 
 
 def _past_the_caches() -> list[str]:
-    """A result of more than 24 MB whose pieces end anywhere within a line of memory."""
-    x = values.filled("random", (120, 231, 243), "float32")
+    """A result of more than 8 MB whose pieces end anywhere within a line of memory."""
+    x = values.filled("random", (40, 231, 243), "float32")
     y = ln.MaxPool((2, 2), stride=1)(x)
     pairs = np.maximum(x[:, :, 1:], x[:, :, :-1])
     difference = differing_bits(y, np.maximum(pairs[:, 1:], pairs[:, :-1]))

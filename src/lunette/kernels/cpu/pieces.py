@@ -16,7 +16,7 @@ __all__ = ["Pieces"]
 KERNEL, ARRAYS, TABLE, FLAGS = 0, 1, 4, 5
 UNITS, ITEM, EDGES, BATCH, RESULT, SIZE = range(6, 12)
 
-LARGE = 24 << 20
+LARGE = 8 << 20
 """Bytes of a result from which it goes past the caches; found by measurement."""
 
 STAGE, MOST_STAGE = 16 << 10, 256 << 10
