@@ -144,3 +144,33 @@ def test_sizes_past_machine_integers_are_exact():
     wide = Sliding(3, huge, huge, huge)
     assert wide.out_length(5) == 1
     assert wide.window(5, 0) == (0, 1, huge, 3)
+
+
+def test_the_slab_of_many_windows_is_found_from_few():
+    """As the definition says, window by window; and for a million windows without meeting each."""
+    for region in (
+        Sliding(3, 2, 1, 2),
+        Sliding(2, 5, 1),
+        Sliding(4, 1, (6, 9), 3),
+        Sliding(3, 2, "same"),
+        Sliding(3, 2, 1, 1, True),
+    ):
+        for n in range(1, 14):
+            try:
+                outputs = region.out_length(n)
+            except ValueError:
+                continue
+            for first in range(outputs):
+                for last in range(first + 1, outputs + 1):
+                    read = {p for i in range(first, last) for p in region.window(n, i).positions}
+                    expected = (min(read), max(read) + 1) if read else (0, 0)
+                    assert region.slab(n, first, last) == expected, (region, n, first, last)
+    met = []
+
+    class Counting(Sliding):
+        def window(self, n, i):
+            met.append(i)
+            return Sliding.window(self, n, i)
+
+    assert Counting(3, 2, 1).slab(10**9, 0, 10**8) == (0, 2 * 10**8)
+    assert len(met) <= 4

@@ -6,7 +6,7 @@ tables for kernels are in int64 where that is safe. A position outside the input
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import gcd
 from typing import Any, Literal, NamedTuple
@@ -74,7 +74,11 @@ class Region:
 
         `(0, 0)` when they read nothing but padding.
         """
-        windows = [w for i in range(first, last) if (w := self.window(n, i)).real]
+        return self._hull(n, range(first, last))
+
+    def _hull(self, n: int, outputs: Iterable[int]) -> tuple[int, int]:
+        """The shortest range with every position that some outputs read."""
+        windows = [w for i in outputs if (w := self.window(n, i)).real]
         if not windows:
             return (0, 0)
         return min(w.start for w in windows), max(w.stop for w in windows)
@@ -167,6 +171,20 @@ class Sliding(Region):
         rows[:, 2] = step
         rows[:, 3] = np.minimum(self.kernel, (n + after - 1 - origin) // step + 1)
         return rows
+
+    def whole(self, n: int, first: int, last: int) -> tuple[int, int]:
+        """Those of outputs `first ≤ i < last` whose windows lie in the axis, as a range."""
+        before, _ = self.margins(n)
+        begin = min(last, max(first, -(-before // self._stride)))
+        end = min(last, (n + before - self.extent) // self._stride + 1)
+        return begin, max(begin, end)
+
+    def slab(self, n: int, first: int, last: int) -> tuple[int, int]:
+        # Whole windows follow each other, so of those the first and the last decide.
+        begin, end = self.whole(n, first, last)
+        if begin == end:
+            return self._hull(n, range(first, last))
+        return self._hull(n, (*range(first, begin), begin, end - 1, *range(end, last)))
 
     def readers(self, n: int, lo: int, hi: int) -> Sequence[int]:
         lo, hi = max(lo, 0), min(hi, n)

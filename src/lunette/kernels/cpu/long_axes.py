@@ -14,7 +14,7 @@ import numpy as np
 
 from lunette.kernels.cpu.results import new_array
 from lunette.ops.pooling import Pool, Pooling
-from lunette.regions import Part, Region, Sliding
+from lunette.regions import Region, Sliding
 
 __all__ = ["LONG", "LongAxis", "long_axis"]
 
@@ -47,8 +47,7 @@ class LongAxis:
         assert isinstance(region, Sliding)
         self.op, self.axis, self.shape, self.region = op, axis, shape, region
         self.n = shape[len(shape) - op.rank + axis]
-        self.stride, self.before = int(region.stride or 1), region.margins(self.n)[0]
-        self.outputs = region.out_length(self.n)
+        self.stride, self.outputs = int(region.stride or 1), region.out_length(self.n)
 
     def forward(self, forward: Any, *arrays: Array) -> Array:
         """Values, or derivatives, of arrays of one shape."""
@@ -99,17 +98,12 @@ class LongAxis:
 
     def _part(self, first: int, last: int) -> tuple[Pooling, int, int]:
         """The op of some outputs, and the positions that they read."""
-        start = first * self.stride - self.before
-        stop = (last - 1) * self.stride - self.before + self.region.extent
-        lo, hi = max(0, start), min(self.n, stop)
-        if lo >= hi:
-            lo, hi = 0, 1  # padding alone: one cell that nobody reads
-        kernel, dilation = self.region.kernel, self.region.dilation
-        region: Region = Sliding(kernel, self.stride, 0, dilation)
-        if (lo, hi) != (start, stop):
-            region = Part(self.region, self.n, (first, last), (lo, hi))
-        regions = [*self.op.regions]
-        regions[self.axis] = region
+        part = self.region.part(self.n, first, last)
+        regions: list[Region] = [*self.op.regions]
+        regions[self.axis] = part
+        if self.region.whole(self.n, first, last) == (first, last):  # as anywhere within the axis
+            regions[self.axis] = Sliding(self.region.kernel, self.stride, 0, self.region.dilation)
+        lo, hi = part.slab_range
         return Pool(tuple(regions), self.op.reduction), lo, hi
 
     def _at(self, low: int, high: int) -> tuple[Any, ...]:
