@@ -267,8 +267,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "the cells of the axes before the last not divided by",
         PASSES,
-        "value = divide(load(s, at + c), multiply(lead, load(s, counts + c)))",
-        "value = divide(load(s, at + c), load(s, counts + c))",
+        "value = divide(total, multiply(lead, load(s, counts + c)))",
+        "value = divide(total, load(s, counts + c))",
         "mean forward",
     ),
     Mutation(

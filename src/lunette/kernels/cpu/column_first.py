@@ -25,7 +25,7 @@ from lunette.kernels.cpu.halves import codec
 from lunette.kernels.cpu.ladder import ladder, scaled
 from lunette.kernels.cpu.lanes import lanes
 from lunette.kernels.cpu.machine import apart, compiled, pointer, real
-from lunette.kernels.cpu.passes import across_between, divided, inside, moves, passes
+from lunette.kernels.cpu.passes import across_between, averaged, inside, moves, passes
 from lunette.kernels.cpu.plan import (
     AXES,
     AXIS_WIDTH,
@@ -72,7 +72,7 @@ def kernel(dtype: str) -> Any:
     fetch, _ = moves(outer)
     from_x = across_between(outer, inner, "add")
     along_s = along_input(inner, "add")
-    emit, scale = divided(outer), scaled(outer)
+    average, scale = averaged(outer), scaled(outer)
     long_x, long_s = ladder(outer), ladder(inner)
     along, along_table, across, double, _ = passes(work, "add")
 
@@ -138,10 +138,10 @@ def kernel(dtype: str) -> Any:
             begin, end = inside(first, last, g[e], g[e + 7], g[e + 8], cells, 1)
         middle, rest = (begin - first) * wide, (end - first) * wide
         reciprocal = work(1) / (work(factor) * work(g[e + 10]))
-        emit(s, at, counts, work(factor), y, to, middle)
+        average(s, at, 0, 1, counts, work(factor), y, to, middle)
         scale(s, at + middle, reciprocal, y, to + middle, rest - middle)
         size = (last - first) * wide - rest
-        emit(s, at + rest, counts + rest, work(factor), y, to + rest, size)
+        average(s, at + rest, 0, 1, counts + rest, work(factor), y, to + rest, size)
 
     @machine.kernel
     def reduce_columns(x_at, y_at, z_at, scratch_at, g_at, room, first, last):

@@ -14,9 +14,9 @@ from functools import cache
 from typing import Any
 
 from lunette.kernels.cpu.halves import Codec
-from lunette.kernels.cpu.lanes import lanes, prefetch
-from lunette.kernels.cpu.machine import apart, compiled, within
-from lunette.kernels.cpu.passes import AHEAD, passes
+from lunette.kernels.cpu.lanes import lanes
+from lunette.kernels.cpu.machine import apart, compiled
+from lunette.kernels.cpu.passes import clipped, passes
 from lunette.kernels.cpu.plan import LEVELS, NEAR, SLACK
 from lunette.kernels.cpu.slides import slide
 
@@ -29,24 +29,11 @@ TOP = 1 << (LEVELS - 1)
 @cache
 def ladder(codec: Codec) -> Any:
     """Sums of windows along a row in memory of a codec."""
-    inputs, here = lanes(codec.memory, codec.work, codec.half), lanes(codec.work, codec.work, "")
-    width, load, load_part = inputs.width, inputs.load, inputs.load_part
+    here, zero = lanes(codec.work, codec.work, ""), codec.work(0)
+    width, spread, cells = here.width, here.spread, clipped(codec, zero)
     load_s, store, store_part, add = here.load, here.store, here.store_part, here.add
     by_one, by_two, by_four, by_eight = slide(1), slide(2), slide(4), slide(8)
-    spread, zero, ahead = here.spread, codec.work(0), 8 * AHEAD // codec.memory.bitwidth
     along_s, _, _, double, _ = passes(codec.work, "add")
-
-    @compiled
-    def cells(x, at, p, n):
-        """Cells p … p + width of a row of `n` that begins at `at`; zeros outside the row."""
-        within()
-        if (p >= 0) & (p + width <= n):
-            prefetch(x, at + p + ahead)
-            return load(x, at + p)
-        if p >= n:
-            return spread(zero)
-        low, high = max(0, min(width, -p)), max(0, min(width, n - p))
-        return load_part(x, at + p, low, high, zero)
 
     @compiled
     def climb(x, at, n, p, s, to, pitch, size, kernel):

@@ -22,7 +22,7 @@ from numba import types
 
 from lunette.kernels.cpu.halves import Codec
 from lunette.kernels.cpu.lanes import lanes, prefetch
-from lunette.kernels.cpu.machine import apart, compiled
+from lunette.kernels.cpu.machine import apart, compiled, within
 from lunette.kernels.cpu.plan import WINDOW_WIDTH
 
 __all__ = [
@@ -31,7 +31,7 @@ __all__ = [
     "across_between",
     "add",
     "averaged",
-    "divided",
+    "clipped",
     "inside",
     "larger",
     "least",
@@ -212,32 +212,30 @@ def inside(first, last, n, stride, origin, kernel, least):
 
 
 @cache
-def divided(codec: Codec) -> Any:
-    """Emit for a mean: sums over the cells that count."""
-    here, to_y = lanes(codec.work, codec.work, ""), lanes(codec.kept, codec.work, codec.half)
-    width, load, spread = here.width, here.load, here.spread
-    add_lanes, multiply, divide = here.add, here.multiply, here.divide
-    store, store_part, zero = to_y.store, to_y.store_part, codec.work(0)
+def clipped(codec: Codec, fill: Any) -> Any:
+    """A vector of a row in memory, asked for ahead, with `fill` outside the row."""
+    inputs, here = lanes(codec.memory, codec.work, codec.half), lanes(codec.work, codec.work, "")
+    width, load, load_part, spread = inputs.width, inputs.load, inputs.load_part, here.spread
+    ahead = 8 * AHEAD // codec.memory.bitwidth
 
     @compiled
-    def emit(s, at, counts, factor, y, to, size):
-        """y[to + c] = s[at + c] / (factor · s[counts + c]) for c < size."""
-        apart()
-        nothing, lead = spread(zero), spread(factor)
-        for c in range(0, size, width):
-            value = divide(load(s, at + c), multiply(lead, load(s, counts + c)))
-            value = add_lanes(value, nothing)  # a sum starts from +0: it is never −0
-            if size - c >= width:
-                store(y, to + c, value)
-            else:
-                store_part(y, to + c, value, size - c)
+    def cells(x, at, p, n):
+        """Cells p … p + width of a row of `n` that begins at `at`."""
+        within()
+        if (p >= 0) & (p + width <= n):
+            prefetch(x, at + p + ahead)
+            return load(x, at + p)
+        if p >= n:
+            return spread(fill)
+        low, high = max(0, min(width, -p)), max(0, min(width, n - p))
+        return load_part(x, at + p, low, high, fill)
 
-    return emit
+    return cells
 
 
 @cache
 def averaged(codec: Codec) -> Any:
-    """The last axis of a mean: rows added up, over the cells that count."""
+    """The last step of a mean: rows added up, or one as it is, over the cells that count."""
     here, to_y = lanes(codec.work, codec.work, ""), lanes(codec.kept, codec.work, codec.half)
     width, load, spread = here.width, here.load, here.spread
     add_lanes, multiply, divide = here.add, here.multiply, here.divide
@@ -254,7 +252,7 @@ def averaged(codec: Codec) -> Any:
                 total = add_lanes(total, load(s, p))
                 p += step
             value = divide(total, multiply(lead, load(s, counts + c)))
-            value = add_lanes(value, nothing)  # never −0
+            value = add_lanes(value, nothing)  # a sum starts from +0: it is never −0
             if size - c >= width:
                 store(y, to + c, value)
             else:

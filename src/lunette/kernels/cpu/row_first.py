@@ -25,7 +25,7 @@ from lunette.kernels.cpu.direct import item_offset
 from lunette.kernels.cpu.halves import codec, ordered
 from lunette.kernels.cpu.lanes import lanes
 from lunette.kernels.cpu.machine import apart, compiled, pointer, real
-from lunette.kernels.cpu.passes import across_between, averaged, divided, inside, moves, passes
+from lunette.kernels.cpu.passes import across_between, averaged, inside, moves, passes
 from lunette.kernels.cpu.plan import (
     AXES,
     AXIS_WIDTH,
@@ -115,7 +115,7 @@ def kernel(dtype: str, operation: str, near: bool) -> Any:
     to_y = across_between(outer.scratch, outer, operation)
     along_x = along_input(outer, operation)
     along, along_table, across, double, _ = passes(work, operation)
-    divide, average = divided(outer), averaged(outer)
+    average = averaged(outer)
     # Long windows are for a max alone.
     long = "larger" if summing else operation
     eight = eights(outer, long, watch)
@@ -139,7 +139,7 @@ def kernel(dtype: str, operation: str, near: bool) -> Any:
                 rest //= g[f + 1]
             factor = divisor(g, factor)
             k = line * outputs
-            divide(s, at + k, g[COUNTS], work(factor), y, to + k, outputs)
+            average(s, at + k, 0, 1, g[COUNTS], work(factor), y, to + k, outputs)
 
     @compiled
     def doubled(s, g, e, at, low, n, first, last, to, span):
@@ -325,7 +325,9 @@ def kernel(dtype: str, operation: str, near: bool) -> Any:
             if summing & (rank == 1):
                 first_count = g[COUNTS] + begin * max(wide, 1)
                 factor = real(g[DIVISOR]) if g[DIVISOR] > 0 else 1.0
-                divide(s, 0, first_count, work(factor), y, target + begin * max(wide, 1), span)
+                average(
+                    s, 0, 0, 1, first_count, work(factor), y, target + begin * max(wide, 1), span
+                )
                 continue
             if rank == 1:
                 emit(s, 0, y, target + begin * max(wide, 1), span)

@@ -21,7 +21,7 @@ from lunette.kernels.cpu.direct import item_offset
 from lunette.kernels.cpu.halves import codec
 from lunette.kernels.cpu.lanes import lanes
 from lunette.kernels.cpu.machine import apart, compiled, pointer, real
-from lunette.kernels.cpu.passes import across_between, divided, moves, passes
+from lunette.kernels.cpu.passes import across_between, averaged, moves, passes
 from lunette.kernels.cpu.plan import (
     AXES,
     AXIS_WIDTH,
@@ -57,7 +57,7 @@ def kernel(dtype: str) -> Any:
     )
     join, zip_low, zip_high = here_lanes.add, here_lanes.zip_low, here_lanes.zip_high
     fetch, emit = moves(outer)
-    divide = divided(inner)
+    average = averaged(inner)
     to_gx = across_between(inner, outer, "add")
     along, along_table, across, _, _ = passes(work, "add")
 
@@ -145,7 +145,7 @@ def kernel(dtype: str) -> Any:
                             fetch(gy, at + j * far, g[LANE_STEP], s, left + j * wide, wide, zero)
                     else:
                         fetch(gy, at + from_j * far, far, s, start, outputs, zero)
-                    divide(s, start, counts + from_j * wide, work(factor), s, start, outputs)
+                    average(s, start, 0, 1, counts + from_j * wide, work(factor), s, start, outputs)
                     if lane:
                         across_axis(s, g, table, left, to, 0, from_p, to_p, wide)
                     elif alike & (stride == 1):

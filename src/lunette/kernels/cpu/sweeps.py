@@ -15,9 +15,9 @@ from functools import cache
 from typing import Any
 
 from lunette.kernels.cpu.halves import Codec
-from lunette.kernels.cpu.lanes import lanes, prefetch
+from lunette.kernels.cpu.lanes import lanes
 from lunette.kernels.cpu.machine import apart, compiled, within
-from lunette.kernels.cpu.passes import AHEAD
+from lunette.kernels.cpu.passes import clipped
 from lunette.kernels.cpu.slides import slide
 
 __all__ = ["EIGHT", "eights", "sweep"]
@@ -30,23 +30,9 @@ EIGHT = 8
 def eights(codec: Codec, operation: str, watch: bool) -> Any:
     """The fold of every eight neighbours of a row of the input."""
     inputs, here = lanes(codec.memory, codec.work, codec.half), lanes(codec.work, codec.work, "")
-    width, load, load_part, store = inputs.width, inputs.load, inputs.load_part, here.store
-    join, unordered, fill = getattr(here, operation), inputs.unordered, codec.least
-    spread = here.spread
+    width, store, cells = inputs.width, here.store, clipped(codec, codec.least)
+    join, unordered = getattr(here, operation), inputs.unordered
     by_one, by_two, by_four = slide(1), slide(2), slide(4)
-    ahead = 8 * AHEAD // codec.memory.bitwidth
-
-    @compiled
-    def cells(x, at, p, n):
-        """Cells p … p + width of a row of `n` that begins at `at`; `fill` outside the row."""
-        within()
-        if (p >= 0) & (p + width <= n):
-            prefetch(x, at + p + ahead)
-            return load(x, at + p)
-        if p >= n:
-            return spread(fill)
-        low, high = max(0, min(width, -p)), max(0, min(width, n - p))
-        return load_part(x, at + p, low, high, fill)
 
     @compiled
     def strange(a):
