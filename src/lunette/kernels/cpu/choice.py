@@ -20,6 +20,7 @@ __all__ = ["forward_call", "gradient_call", "indices_call", "tangent_call"]
 Shape = tuple[int, ...]
 
 row_first, column_first, wide = Kernels("row_first"), Kernels("column_first"), Kernels("wide")
+folded_rows = Kernels("folded_rows")
 winners, offsets, gathered = Kernels("winners"), Kernels("offsets"), Kernels("gathered")
 spread, smooth, direct = Kernels("spread"), Kernels("smooth"), Kernels("direct")
 
@@ -39,18 +40,20 @@ def forward_call(
         lane = lane_axis(shape, steps, op.rank)
         y_steps = _result_steps(out, lane)
         small = all(_reach(region) <= FOLDED for region in op.regions)
-        by_columns = kind == MEAN and not small
+        # A mean of small windows goes along rows first, but for two axes: there across them.
+        by_columns = kind == MEAN and (not small or op.rank == 2)
         plan = Plan(op, shape, (steps, y_steps, y_steps), lane, by_columns=by_columns)
         units = plan.items * plan.tiles
         if kind == MEAN:
-            kernel = (
-                row_first.kernel(dtype.name, "add", plan.near)
-                if small
-                else column_first.kernel(dtype.name)
-            )
+            scratch = 8 * (plan.sum_cells + plan.ladder_cells)
+            if not by_columns:
+                kernel = row_first.kernel(dtype.name, "add", plan.near)
+            elif small and plan.few_rows:
+                kernel, scratch = folded_rows.kernel(dtype.name, "add"), plan.folded_bytes
+            else:
+                kernel = column_first.kernel(dtype.name)
             # After the sums, the levels of long windows; `room` says where they begin.
             plan.room = plan.sum_cells
-            scratch = 8 * (plan.sum_cells + plan.ladder_cells)
             call = Call(kernel, plan, out, result, lane, units, scratch)
             return call.in_pieces(plan.tile_edges, 1)
         if not plan.empty:
@@ -58,8 +61,13 @@ def forward_call(
                 units = plan.items * plan.output_rows
                 return Call(wide.kernel(dtype.name), plan, out, result, lane, units, 0)
             if trusting:
-                kernel = row_first.kernel(dtype.name, "most", plan.near)
-                call = QuickCall(kernel, plan, out, result, lane, units, 8 * plan.scratch_cells)
+                scratch = 8 * plan.scratch_cells
+                if plan.few_rows:
+                    kernel = folded_rows.kernel(dtype.name, "most")
+                    scratch = plan.folded_bytes
+                else:
+                    kernel = row_first.kernel(dtype.name, "most", plan.near)
+                call = QuickCall(kernel, plan, out, result, lane, units, scratch)
                 call.again = lambda: forward_call(op, shape, strides, dtype, False)
                 return call.in_pieces(plan.tile_edges, 1)
             kernel = row_first.kernel(dtype.name, "larger", plan.near)

@@ -45,7 +45,7 @@ from lunette.kernels.cpu.plan import (
     TILES,
     WINDOW_WIDTH,
 )
-from lunette.kernels.cpu.row_first import counted, hull, input_line
+from lunette.kernels.cpu.row_first import counted, hull, input_line, row_counts
 from lunette.kernels.cpu.rows import along_input
 
 __all__ = ["kernel"]
@@ -72,7 +72,7 @@ def kernel(dtype: str) -> Any:
     fetch, _ = moves(outer)
     from_x = across_between(outer, inner, "add")
     along_s = along_input(inner, "add")
-    average, scale = averaged(outer), scaled(outer)
+    average, scale, counts_of_row = averaged(outer), scaled(outer), row_counts(work)
     long_x, long_s = ladder(outer), ladder(inner)
     along, along_table, across, double, _ = passes(work, "add")
 
@@ -158,11 +158,7 @@ def kernel(dtype: str) -> Any:
         straight = long & (rank == 1) & (far == 1)  # windows are summed from the input itself
         in_place = (dilation == 1) & (0 < size <= FOLDED_SUM)
         in_place &= (stride == 1) | ((stride == 2) & (size > 1))
-        for j in range(m):
-            cells = counted(g, rank - 1, j)
-            cells = 1.0 if (cells == 0) | (g[DIVISOR] > 0) else cells
-            for c in range(wide):
-                s[counts + j * wide + c] = work(cells)
+        counts_of_row(s, g, counts)
         clear(s, row, g[ROW_SIZE])
         lines = 1
         for axis in range(1, rank - 1):

@@ -20,8 +20,9 @@ from typing import Any, NamedTuple
 
 from numba import types
 
+from lunette.kernels.cpu.asking import ask_for
 from lunette.kernels.cpu.halves import Codec
-from lunette.kernels.cpu.lanes import lanes, prefetch
+from lunette.kernels.cpu.lanes import lanes
 from lunette.kernels.cpu.machine import apart, compiled, within
 from lunette.kernels.cpu.plan import WINDOW_WIDTH
 
@@ -38,10 +39,6 @@ __all__ = [
     "moves",
     "passes",
 ]
-
-
-AHEAD = 4096
-"""Bytes ahead of a load that memory is asked for, so that it is read while vectors are folded."""
 
 
 class Moves(NamedTuple):
@@ -134,7 +131,6 @@ def across_between(source: Codec, target: Codec, operation: str, watch: bool = F
     width, load, load_part = inputs.width, inputs.load, inputs.load_part
     store, store_part, join = outputs.store, outputs.store_part, getattr(inputs, operation)
     zero, unordered = source.work(0), inputs.unordered
-    ahead = 8 * AHEAD // source.memory.bitwidth
 
     @compiled
     def strange(a, b):
@@ -144,12 +140,10 @@ def across_between(source: Codec, target: Codec, operation: str, watch: bool = F
     def many(x, p, step, count):
         best = load(x, p)
         seen = strange(best, best)
-        # What comes next in memory: the rows below these.
-        below = max(count * step, ahead)
-        prefetch(x, p + below)
+        ask_for(x, p)
         for t in range(1, count):
             value = load(x, p + t * step)
-            prefetch(x, p + t * step + below)
+            ask_for(x, p + t * step)
             seen |= strange(value, value)
             best = join(best, value)
         return best, seen
@@ -216,14 +210,13 @@ def clipped(codec: Codec, fill: Any) -> Any:
     """A vector of a row in memory, asked for ahead, with `fill` outside the row."""
     inputs, here = lanes(codec.memory, codec.work, codec.half), lanes(codec.work, codec.work, "")
     width, load, load_part, spread = inputs.width, inputs.load, inputs.load_part, here.spread
-    ahead = 8 * AHEAD // codec.memory.bitwidth
 
     @compiled
     def cells(x, at, p, n):
         """Cells p … p + width of a row of `n` that begins at `at`."""
         within()
         if (p >= 0) & (p + width <= n):
-            prefetch(x, at + p + ahead)
+            ask_for(x, at + p)
             return load(x, at + p)
         if p >= n:
             return spread(fill)

@@ -30,7 +30,8 @@ BATCH_RANK, RANK, OUTPUT_ROWS, COUNT_PADDING, DIVISOR, BETA, SLABS, SLABS_AT = r
 LANES, TILE, TILES, SECOND, ROW, ROW_SIZE, LEFT, FOLD = range(8, 16)
 COUNTS, RESULT, THIRD, PADDED = range(16, 20)
 SPREAD_SECOND, SPREAD_ROW, SPREAD_LEFT, SPREAD_COUNTS, LANE_STEP = range(20, 25)
-AXES = 25
+FOLDED_LEFT, FOLDED_ROW, FOLDED_COUNTS, LISTS, LIST, FLOW = range(25, 31)
+AXES = 31
 """Entries of pooled axes: length, outputs, stride in arrays 0, 1 and 2, windows, flat stride, and
 of regular axes the windows' stride, origin, dilation and kernel (0: not regular), then readers."""
 AXIS_WIDTH = 12
@@ -52,6 +53,9 @@ FOLDED_SUM = 16
 
 FAR_APART = 1 << 12
 """A stride past which windows that are much shorter do not count as lying alike."""
+
+MOST_ROWS, SHARED = 1 << 12, 9
+"""Rows of a window that are folded as they are listed, and how often each row may be read for that."""
 
 SLACK = 128
 """Cells past a row that a vector may read: two vectors of bytes."""
@@ -154,6 +158,15 @@ class Plan:
         header[SPREAD_COUNTS] = 2 * self.spread_area + self.spread_row
         self.spread_cells = int(header[SPREAD_COUNTS]) + outputs[-1] * wide + SLACK
         header[LANE_STEP] = strides[1][lane] if lane >= 0 else 0
+        # For rows that are folded: one with its padding, the divisors of a row, two lists.
+        lead = -(-int(header[LEFT]) // SLACK) * SLACK
+        padded = lead + int(header[ROW_SIZE]) + SLACK
+        header[FOLDED_LEFT], header[FOLDED_ROW] = lead, padded
+        header[FOLDED_COUNTS] = padded
+        header[LISTS], header[LIST] = 8 * (padded + outputs[-1] + SLACK), self.room
+        self.folded_bytes = int(header[LISTS]) + 16 * self.room
+        if _in_a_row(shape, strides[0]):
+            header[FLOW] = prod(pooled) // max(1, self.output_rows)
         self.prepared = int(max(header[ROW_SIZE], self.spread_row)) + outputs[-1] * wide
         self.at: int = self.table.__array_interface__["data"][0]
 
@@ -162,6 +175,16 @@ class Plan:
         """Cells of scratch memory that the levels of long sums along the last axis need."""
         kernel = int(self.table[AXES + (len(self.longest) - 1) * AXIS_WIDTH + 10])
         return LEVELS * (NEAR + 5 * kernel + 2 * SLACK)
+
+    @property
+    def few_rows(self) -> bool:
+        """Whether a window is a few rows of small parts of rows, and few windows share a row."""
+        rank = len(self.longest)
+        entries = self.table[AXES : AXES + rank * AXIS_WIDTH].reshape(rank, AXIS_WIDTH)
+        cells, step, kernel = prod(entries[:-1, 0].tolist()), entries[-1, 2], entries[-1, 10]
+        side_by_side = rank > 1 and step == 1 and self.table[LANES] == 0
+        shared = self.output_rows * self.room <= SHARED * cells
+        return bool(side_by_side and 0 < kernel <= FOLDED and shared and self.room <= MOST_ROWS)
 
     @property
     def near(self) -> bool:
@@ -275,6 +298,16 @@ def _readers(table: Any, n: int) -> Any:
     readers[:, 1] = first + np.searchsorted(starts, positions, "right")
     readers[:, 4] = readers[:, 1] - readers[:, 0]
     return readers
+
+
+def _in_a_row(shape: Shape, strides: Strides) -> bool:
+    """Whether the cells of an array lie in memory one after the other."""
+    size = 1
+    for length, step in zip(reversed(shape), reversed(strides), strict=True):
+        if length > 1 and step != size:
+            return False
+        size *= length
+    return True
 
 
 def as_real(n: int | None) -> float:

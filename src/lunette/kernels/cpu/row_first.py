@@ -46,7 +46,7 @@ from lunette.kernels.cpu.plan import (
 from lunette.kernels.cpu.rows import along_input
 from lunette.kernels.cpu.sweeps import EIGHT, eights, sweep
 
-__all__ = ["counted", "hull", "input_line", "kernel"]
+__all__ = ["counted", "divisor", "hull", "input_line", "kernel", "row_counts"]
 
 
 @compiled
@@ -94,6 +94,29 @@ def input_line(g, line, array):
 
 
 @cache
+def row_counts(work: Any) -> Any:
+    """Writes the cells that count on the last axis, of each output."""
+    width = lanes(work, work, "").width
+
+    @compiled
+    def write(s, g, at):
+        """s[at + j] = the divisor of output j on the last axis; as often as there are lanes."""
+        apart()
+        axis, wide = g[RANK] - 1, max(1, g[LANES])
+        m = g[AXES + axis * AXIS_WIDTH + 1]
+        for j in range(m):
+            cells = counted(g, axis, j)
+            cells = 1.0 if (cells == 0) | (g[DIVISOR] > 0) else cells
+            for c in range(wide):
+                s[at + j * wide + c] = work(cells)
+        # What a last vector reads past them: to divide by anything could be slow.
+        for c in range(m * wide, m * wide + width):
+            s[at + c] = work(1)
+
+    return write
+
+
+@cache
 def kernel(dtype: str, operation: str, near: bool) -> Any:
     """The kernel of an operation for a dtype; every axis may be regular or not.
 
@@ -115,7 +138,7 @@ def kernel(dtype: str, operation: str, near: bool) -> Any:
     to_y = across_between(outer.scratch, outer, operation)
     along_x = along_input(outer, operation)
     along, along_table, across, double, _ = passes(work, operation)
-    average = averaged(outer)
+    average, counts_of_row = averaged(outer), row_counts(work)
     # Long windows are for a max alone.
     long = "larger" if summing else operation
     eight = eights(outer, long, watch)
@@ -263,11 +286,7 @@ def kernel(dtype: str, operation: str, near: bool) -> Any:
         if far_too and not in_place:
             clear(s, g[ROW], g[ROW_SIZE])
         if summing:
-            for j in range(m):
-                cells = counted(g, rank - 1, j)
-                cells = 1.0 if (cells == 0) | (g[DIVISOR] > 0) else cells
-                for c in range(max(1, wide)):
-                    s[g[COUNTS] + j * max(1, wide) + c] = work(cells)
+            counts_of_row(s, g, g[COUNTS])
         for unit in range(first, last):
             item, tile = unit // g[TILES], unit % g[TILES]
             base, target = item_offset(g, item, 0), item_offset(g, item, 1)

@@ -14,10 +14,11 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
+from lunette.kernels.cpu.asking import ask_for
 from lunette.kernels.cpu.halves import Codec
-from lunette.kernels.cpu.lanes import lanes, prefetch
+from lunette.kernels.cpu.lanes import lanes
 from lunette.kernels.cpu.machine import apart, compiled, within
-from lunette.kernels.cpu.passes import AHEAD, add, larger
+from lunette.kernels.cpu.passes import add, larger
 from lunette.kernels.cpu.plan import WINDOW_WIDTH
 
 __all__ = ["along_input"]
@@ -41,7 +42,7 @@ def along_input(codec: Codec, operation: str) -> Any:
     narrow = codec.work.bitwidth <= NARROW
     join_two = add if operation == "add" else larger
     summing, zero, read = operation == "add", codec.work(0), codec.load
-    watch, ahead = operation == "most", 8 * AHEAD // codec.memory.bitwidth
+    watch = operation == "most"
 
     @compiled
     def strange(a, b):
@@ -78,8 +79,8 @@ def along_input(codec: Codec, operation: str) -> Any:
         seen, even, odd = strange(a, b), evens(a, b), odds(a, b)
         for j in range(begin, whole - width, width):
             a, b = load(x, p + 2 * j + 2 * width), load(x, p + 2 * j + 3 * width)
-            prefetch(x, p + 2 * j + ahead)
-            prefetch(x, p + 2 * j + ahead + width)
+            ask_for(x, p + 2 * j)
+            ask_for(x, p + 2 * j + width)
             seen |= strange(a, b)
             more = evens(a, b)
             best = join(even, odd)
@@ -96,7 +97,7 @@ def along_input(codec: Codec, operation: str) -> Any:
         seen = strange(a, a)
         for j in range(begin, whole - width, width):
             b = load(x, p + j + width)
-            prefetch(x, p + j + ahead)
+            ask_for(x, p + j)
             seen |= strange(b, b)
             store(s, q + j, join(join(a, slide_one(a, b)), slide_two(a, b)))
             a = b
@@ -120,8 +121,8 @@ def along_input(codec: Codec, operation: str) -> Any:
         seen, third = 0, n if three else 0
         for r in range(rows):
             row = at + r * pitch
-            prefetch(x, row + p + ahead)
-            prefetch(x, row + p + ahead + width)
+            ask_for(x, row + p)
+            ask_for(x, row + p + width)
             a, b = part(x, row, p, n), part(x, row, p + width, n)
             c = part(x, row, p + 2 * width, third)
             even = evens(a, b)
@@ -140,7 +141,7 @@ def along_input(codec: Codec, operation: str) -> Any:
         seen = 0
         for r in range(rows):
             row = at + r * pitch
-            prefetch(x, row + p + ahead)
+            ask_for(x, row + p)
             best = spread(fill)
             for t in range(p, p + kernel):
                 a = part(x, row, t, n)
@@ -197,6 +198,9 @@ def along_input(codec: Codec, operation: str) -> Any:
             while block < end:
                 j = min(block, tail)
                 value, more = general(x, p + stride * j, stride, kernel)
+                ask_for(x, p + stride * j)
+                if stride == 2:
+                    ask_for(x, p + stride * j + width)
                 store(s, q + j, value)
                 seen |= more
                 block += width

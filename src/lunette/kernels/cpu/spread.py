@@ -37,7 +37,7 @@ from lunette.kernels.cpu.plan import (
     SPREAD_SECOND,
     WINDOW_WIDTH,
 )
-from lunette.kernels.cpu.row_first import counted
+from lunette.kernels.cpu.row_first import counted, row_counts
 
 __all__ = ["kernel"]
 
@@ -57,7 +57,7 @@ def kernel(dtype: str) -> Any:
     )
     join, zip_low, zip_high = here_lanes.add, here_lanes.zip_low, here_lanes.zip_high
     fetch, emit = moves(outer)
-    average = averaged(inner)
+    average, counts_of_row = averaged(inner), row_counts(work)
     to_gx = across_between(inner, outer, "add")
     along, along_table, across, _, _ = passes(work, "add")
 
@@ -110,10 +110,7 @@ def kernel(dtype: str) -> Any:
         alike = (not lane) & (size > 0) & ((dilation == 1) | (size == 1))
         for c in range(row, counts):
             s[c] = zero
-        for j in range(m):
-            cells = counted(g, rank - 1, j)
-            for c in range(wide):
-                s[counts + j * wide + c] = work(1.0 if (cells == 0) | (g[DIVISOR] > 0) else cells)
+        counts_of_row(s, g, counts)
         lines = 1
         for axis in range(1, rank - 1):
             lines *= g[AXES + axis * AXIS_WIDTH + 1]

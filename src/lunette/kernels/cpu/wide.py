@@ -17,11 +17,11 @@ from typing import Any
 from numba import types
 
 from lunette.kernels.cpu import machine
+from lunette.kernels.cpu.asking import ask_for
 from lunette.kernels.cpu.direct import item_offset, output_row
 from lunette.kernels.cpu.halves import codec
-from lunette.kernels.cpu.lanes import lanes, prefetch
+from lunette.kernels.cpu.lanes import lanes
 from lunette.kernels.cpu.machine import apart, compiled, pointer
-from lunette.kernels.cpu.passes import AHEAD
 from lunette.kernels.cpu.plan import (
     AXES,
     AXIS_WIDTH,
@@ -72,11 +72,11 @@ def kernel(dtype: str) -> Any:
     inputs = lanes(memory, work, outer.half)
     width, load, load_part, most = inputs.width, inputs.load, inputs.load_part, inputs.most
     unordered, spread, floor = inputs.unordered, inputs.spread, outer.least
-    real, ahead = isinstance(work, types.Float), 8 * AHEAD // memory.bitwidth
+    real = isinstance(work, types.Float)
     fold = folded(work, "most")
 
     @compiled
-    def block(x, at, pitch, rows, size, best, far_ahead):
+    def block(x, at, pitch, rows, size, best):
         """The fold of `best` and `rows` of `size` cells; the bits of lanes where a NaN was seen."""
         apart()
         whole, seen = size - size % width, 0
@@ -86,13 +86,13 @@ def kernel(dtype: str) -> Any:
             for r in range(0, rows - 1, 2):
                 p = at + r * pitch
                 a, b = load(x, p), load(x, p + pitch)
-                prefetch(x, p + far_ahead)
-                prefetch(x, p + pitch + far_ahead)
+                ask_for(x, p)
+                ask_for(x, p + pitch)
                 seen_one |= unordered(a, b)
                 best, other = most(best, a), most(other, b)
             if rows % 2:
                 a = load(x, at + (rows - 1) * pitch)
-                prefetch(x, at + (rows - 1) * pitch + far_ahead)
+                ask_for(x, at + (rows - 1) * pitch)
                 seen_one |= unordered(a, a)
                 best = most(best, a)
             best, seen = most(best, other), seen_one
@@ -101,14 +101,14 @@ def kernel(dtype: str) -> Any:
                 p = at + r * pitch
                 for c in range(0, whole, width):
                     a = load(x, p + c)
-                    prefetch(x, p + c + far_ahead)
+                    ask_for(x, p + c)
                     seen |= unordered(a, a)
                     best = most(best, a)
         if whole < size:
             for r in range(rows):
                 p = at + r * pitch + whole
                 a = load_part(x, p, 0, size - whole, floor)
-                prefetch(x, p + far_ahead)
+                ask_for(x, p)
                 seen |= unordered(a, a)
                 best = most(best, a)
         return best, seen
@@ -144,12 +144,10 @@ def kernel(dtype: str) -> Any:
             for j in range(m):
                 start = g[table + WINDOW_WIDTH * j]
                 size = g[table + WINDOW_WIDTH * j + 1] - start
-                # What comes next in memory: the rest of these rows, or the rows below them.
-                far_ahead = ahead if 2 * size > n else max(ahead, rows * pitch)
                 best, seen = spread(floor), 0
                 for number in range(blocks):
                     at = base + block_offset(g, row, number) + start
-                    best, strange = block(x, at, pitch, rows, size, best, far_ahead)
+                    best, strange = block(x, at, pitch, rows, size, best)
                     seen |= strange
                 value = fold(best)
                 if real & ((seen != 0) | (value == work(0))):

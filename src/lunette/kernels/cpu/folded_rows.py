@@ -1,0 +1,350 @@
+"""The rows of a window folded into one, then along the last axis: values of small windows.
+
+It serves a max of two axes or more, and a mean of two, where cells of a row lie side by side, windows
+lie alike on the last axis, and few of them share a row. A row of the input is read where it lies.
+
+Of equal cells a max keeps the first in row-major order, which differ only where they are zeros of
+either sign. This order is another, so where a maximum is zero and a −0 is near, as where there is a
+NaN, the item is flagged to be done again. A mean adds the cells of a column from the first to the last, then the columns so.
+"""
+
+# Numba types the kernels, not mypy.
+# mypy: disable-error-code="no-untyped-def,no-untyped-call"
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from numba import types
+
+from lunette.kernels.cpu import machine
+from lunette.kernels.cpu.asking import ask
+from lunette.kernels.cpu.direct import item_offset
+from lunette.kernels.cpu.halves import codec, ordered
+from lunette.kernels.cpu.lanes import lanes
+from lunette.kernels.cpu.machine import apart, compiled, pointer, within
+from lunette.kernels.cpu.plan import (
+    AXES,
+    AXIS_WIDTH,
+    FLOW,
+    FOLDED_COUNTS,
+    FOLDED_LEFT,
+    FOLDED_ROW,
+    LIST,
+    LISTS,
+    RANK,
+    TILE,
+    TILES,
+    WINDOW_WIDTH,
+)
+from lunette.kernels.cpu.row_first import counted, divisor, row_counts
+
+__all__ = ["kernel"]
+
+
+@compiled
+def list_planes(g, output, planes):
+    """Where the planes of a window begin, of the last two axes, for output number `output` of the axes before.
+
+    Gives how many there are.
+    """
+    count = 1
+    planes[0] = 0
+    for axis in range(g[RANK] - 3, -1, -1):
+        e = AXES + axis * AXIS_WIDTH
+        w = g[e + 5] + WINDOW_WIDTH * (output % g[e + 1])
+        output //= g[e + 1]
+        start, step, length = g[w] * g[e + 2], g[w + 2] * g[e + 2], g[w + 4]
+        for tap in range(length - 1, -1, -1):  # the first last: it overwrites the list so far
+            for old in range(count):
+                planes[tap * count + old] = planes[old] + start + tap * step
+        count *= length
+    return count
+
+
+@compiled
+def list_rows(planes, count, start, step, length, rows):
+    """Where the rows of a window begin: `length` of each plane, from `start` on, `step` apart."""
+    place = 0
+    for plane in range(count):
+        for tap in range(length):
+            rows[place] = planes[plane] + start + tap * step
+            place += 1
+
+
+@cache
+def kernel(dtype: str, operation: str) -> Any:
+    """The kernel of an operation, `most` or `add`, for a dtype. No window of a max may be empty."""
+    summing = operation == "add"
+    outer = codec(dtype, summing)
+    if outer.half and not summing:
+        outer = ordered(dtype)
+    memory, work, kept = outer.memory, outer.work, outer.kept
+    from_x, here = lanes(memory, work, outer.half), lanes(work, work, "")
+    to_y = lanes(kept, work, outer.half)
+    width, load, load_part = here.width, from_x.load, from_x.load_part
+    load_s, load_step, store_s = here.load, here.load_step, here.store
+    slide_one, slide_two = here.slide_one, here.slide_two
+    evens, odds, join, spread = here.evens, here.odds, getattr(here, operation), here.spread
+    add, multiply, divide, while_ordered = (
+        here.add,
+        here.multiply,
+        here.divide,
+        from_x.while_ordered,
+    )
+    while_not_zero, while_not_minus_zero = here.while_not_zero, here.while_not_minus_zero
+    all_lanes, both, lost = here.all_lanes, here.both, here.lost
+    store, store_part = to_y.store, to_y.store_part
+    zero, counts_of_row = work(0), row_counts(work)
+    fill = zero if summing else outer.least
+    size_of = memory.bitwidth // 8
+
+    @compiled
+    def safe(trusted, a, b):
+        """The lanes of `trusted` where neither is a NaN; in halves, nor −0."""
+        within()
+        return trusted if summing else while_ordered(trusted, a, b)
+
+    @compiled
+    def many_rows(x, rows, count, n, s, to, trusted):
+        """`fold` of any rows, as far as whole vectors go: two of each row at a time, then one."""
+        within()
+        c = 0
+        while c + 2 * width <= n:
+            a, b = load(x, rows[0] + c), load(x, rows[0] + c + width)
+            trusted = safe(trusted, a, b)
+            for r in range(1, count):
+                p = rows[r] + c
+                d, e = load(x, p), load(x, p + width)
+                trusted = safe(trusted, d, e)
+                a, b = join(a, d), join(b, e)
+            store_s(s, to + c, a)
+            store_s(s, to + c + width, b)
+            c += 2 * width
+        if c + width <= n:
+            a = load(x, rows[0] + c)
+            trusted = safe(trusted, a, a)
+            for r in range(1, count):
+                d = load(x, rows[r] + c)
+                trusted = safe(trusted, d, d)
+                a = join(a, d)
+            store_s(s, to + c, a)
+        return trusted
+
+    @compiled
+    def rest_of_rows(x, rows, count, n, s, to, trusted):
+        """`fold` of the cells past the last whole vector, and `fill` after them."""
+        within()
+        c = n - n % width
+        a = load_part(x, rows[0] + c, 0, n - c, fill)
+        trusted = safe(trusted, a, a)
+        for r in range(1, count):
+            b = load_part(x, rows[r] + c, 0, n - c, fill)
+            trusted = safe(trusted, b, b)
+            a = join(a, b)
+        store_s(s, to + c, a)
+        return trusted
+
+    @compiled
+    def fold(x, rows, count, n, s, to):
+        """s[to + c] = the fold of x[rows[r] + c], r < count, for c < n; then `fill` to the vector's end.
+
+        Gives whether a lane must not be trusted.
+        """
+        within()
+        trusted = many_rows(x, rows, count, n, s, to, all_lanes())
+        if n % width > 0:
+            trusted = rest_of_rows(x, rows, count, n, s, to, trusted)
+        return lost(trusted)
+
+    @compiled
+    def negative(x, rows, count, n):
+        """Whether there is a −0 in the rows of a window."""
+        apart()
+        trusted = all_lanes()
+        for r in range(count):
+            for c in range(0, n, width):
+                value = load_part(x, rows[r] + c, 0, n - c, fill)
+                trusted = while_not_minus_zero(trusted, value)
+        return lost(trusted)
+
+    @compiled
+    def windows(s, p, stride, dilation, kernel):
+        """Windows of any size, stride and dilation."""
+        within()
+        if stride == 1:
+            best = load_s(s, p)
+        elif stride == 2:
+            best = evens(load_s(s, p), load_s(s, p + width))
+        else:
+            best = load_step(s, p, stride, 0, width, zero)
+        for _ in range(1, kernel):
+            p += dilation
+            if stride == 1:
+                best = join(best, load_s(s, p))
+            elif stride == 2:
+                best = join(best, evens(load_s(s, p), load_s(s, p + width)))
+            else:
+                best = join(best, load_step(s, p, stride, 0, width, zero))
+        return best
+
+    @compiled
+    def end(s, value, counts, lead, y, to, size, trusted):
+        """Store a vector of results, or `size` of its lanes; gives the lanes of `trusted` that are not zero."""
+        within()
+        if summing:
+            value = divide(value, multiply(lead, load_s(s, counts)))
+            value = add(value, spread(zero))  # a sum starts from +0: it is never −0
+        if size >= width:
+            store(y, to, value)
+        else:
+            store_part(y, to, value, size)
+        return trusted if summing else while_not_zero(trusted, value)
+
+    @compiled
+    def along(s, at, counts, factor, y, to, m, stride, dilation, kernel):
+        """y[to + j] = the fold of s[at + stride·j + dilation·t], t < kernel, for j < m.
+
+        Gives whether a result is zero.
+        """
+        within()
+        lead, trusted = spread(factor), all_lanes()
+        for j in range(0, m, width):
+            value = windows(s, at + stride * j, stride, dilation, kernel)
+            trusted = end(s, value, counts + j, lead, y, to + j, m - j, trusted)
+        return lost(trusted)
+
+    @compiled
+    def cells(x, at, c, n):
+        """Cells c … c + width of a row of `n`; `fill` outside it."""
+        within()
+        if (c >= 0) & (c + width <= n):
+            return load(x, at + c)
+        low, high = max(0, min(width, -c)), max(0, min(width, n - c))
+        return load_part(x, at + c, low, high, fill)
+
+    @compiled
+    def column(x, at, step, three, c, n, trusted, third):
+        """Cells c … c + width of two or three rows, folded; and the lanes that can be trusted still."""
+        within()
+        a, b = cells(x, at, c, n), cells(x, at + step, c, n)
+        trusted, a = safe(trusted, a, b), join(a, b)
+        if three:
+            b = cells(x, at + 2 * step, c, n)
+            third, a = safe(third, b, b), join(a, b)
+        return a, trusted, third
+
+    @compiled
+    def by_two(x, at, step, three, n, origin, longer, s, counts, factor, y, to, m):
+        """Windows of two or three rows and two or, if `longer`, three columns, stride 2, in registers.
+
+        Gives whether a lane must not be trusted, and whether a result is zero.
+        """
+        within()
+        lead, trusted, none = spread(factor), all_lanes(), spread(fill)
+        third, nonzero, even, odd = trusted, trusted, none, none
+        for j in range(-width, m, width):
+            c = 2 * (j + width) + origin
+            more, after = none, none
+            if c < n:
+                a, trusted, third = column(x, at, step, three, c, n, trusted, third)
+                b, trusted, third = column(x, at, step, three, c + width, n, trusted, third)
+                more, after = evens(a, b), odds(a, b)
+            if j >= 0:
+                best = join(even, odd)
+                if longer:
+                    best = join(best, slide_one(even, more))
+                nonzero = end(s, best, counts + j, lead, y, to + j, m - j, nonzero)
+            even, odd = more, after
+        return lost(both(trusted, third)), lost(nonzero)
+
+    @compiled
+    def by_one(x, at, step, three, n, origin, s, counts, factor, y, to, m):
+        """Windows of two or three rows and three columns, stride 1, in registers."""
+        within()
+        lead, trusted, none = spread(factor), all_lanes(), spread(fill)
+        third, nonzero, a = trusted, trusted, none
+        for j in range(-width, m, width):
+            c, b = j + width + origin, none
+            if c < n:
+                b, trusted, third = column(x, at, step, three, c, n, trusted, third)
+            if j >= 0:
+                best = join(join(a, slide_one(a, b)), slide_two(a, b))
+                nonzero = end(s, best, counts + j, lead, y, to + j, m - j, nonzero)
+            a = b
+        return lost(both(trusted, third)), lost(nonzero)
+
+    @machine.kernel
+    def fold_rows(x_at, y_at, z_at, scratch_at, g_at, flags_at, first, last):
+        g, s = pointer(g_at, types.int64), pointer(scratch_at, work)
+        x, y = pointer(x_at, memory), pointer(y_at, kept)
+        flags = pointer(flags_at, types.uint8)
+        planes = pointer(scratch_at + g[LISTS], types.int64)
+        rows = pointer(scratch_at + g[LISTS] + 8 * g[LIST], types.int64)
+        rank, counts = g[RANK], g[FOLDED_COUNTS]
+        e = AXES + (rank - 1) * AXIS_WIDTH
+        f = e - AXIS_WIDTH
+        n, m, stride, origin = g[e], g[e + 1], g[e + 7], g[e + 8]
+        dilation, kernel = g[e + 9], g[e + 10]
+        simple = (stride == 2) & ((kernel == 2) | (kernel == 3)) | (stride == 1) & (kernel == 3)
+        simple &= dilation == 1
+        for c in range(g[FOLDED_ROW]):
+            s[c] = fill
+        if summing:
+            counts_of_row(s, g, counts)
+        row, lines, across = g[FOLDED_LEFT], g[f + 1], 1
+        for axis in range(1, rank - 1):
+            across *= g[AXES + axis * AXIS_WIDTH + 1]
+        flow = g[FLOW] * size_of
+        for unit in range(first, last):
+            item, tile = unit // g[TILES], unit % g[TILES]
+            base, target, seen, count = item_offset(g, item, 0), item_offset(g, item, 1), False, 0
+            # Rows of results by number, in the order of memory.
+            begin, end = tile * g[TILE] * across, min(g[AXES + 1], (tile + 1) * g[TILE]) * across
+            asked = reached = base * size_of + begin * flow
+            output, line = begin // lines, begin % lines
+            for number in range(begin, end):
+                if (number == begin) | (line == 0):
+                    count = list_planes(g, output, planes)
+                w = g[f + 5] + WINDOW_WIDTH * line
+                start, step, length = base + g[w] * g[f + 2], g[w + 2] * g[f + 2], g[w + 4]
+                if flow > 0:
+                    reached += flow
+                    asked = ask(x_at, asked, reached)
+                factor = work(1)
+                if summing:
+                    factor = work(divisor(g, counted(g, 0, line)))
+                to, strange, zero_found = target + number * m, False, False
+                few = simple & (count == 1) & ((length == 2) | (length == 3))
+                if few:
+                    at, three = start + planes[0], length == 3
+                    if stride == 2:
+                        strange, zero_found = by_two(
+                            x, at, step, three, n, origin, kernel == 3, s, counts, factor, y, to, m
+                        )
+                    else:
+                        strange, zero_found = by_one(
+                            x, at, step, three, n, origin, s, counts, factor, y, to, m
+                        )
+                else:
+                    list_rows(planes, count, start, step, length, rows)
+                    if length > 0:
+                        strange = fold(x, rows, count * length, n, s, row)
+                    else:
+                        for c in range(n):
+                            s[row + c] = fill
+                    zero_found = along(
+                        s, row + origin, counts, factor, y, to, m, stride, dilation, kernel
+                    )
+                if zero_found:
+                    list_rows(planes, count, start, step, length, rows)
+                    strange |= negative(x, rows, count * length, n)
+                seen |= strange
+                line += 1
+                if line == lines:
+                    output, line = output + 1, 0
+            if seen:
+                flags[item] = 1
+
+    return fold_rows
