@@ -161,8 +161,30 @@ MEANS = (Mean(), Mean(count_include_pad=False), Mean(divisor_override=5))
 SMOOTHS = (SmoothMax(1.5), SmoothMax(-2.0, count_include_pad=False))
 ALL = (*PAIRS, *LARGE, *OTHERS)
 
+
+def _one_cell_of_an_item() -> list[str]:
+    """A NaN, alone in its item, at every place; then a −0 at one place and a +0 at every other."""
+    found = []
+    for regions in (
+        (Sliding(2, 2), Sliding(2, 2)),
+        (Sliding(3, 2, 1), Sliding(3, 2, 1)),
+        (Sliding(3, 1, 1), Sliding(3, 1, 1)),
+        (Sliding(4, 3), Sliding(4, 3)),
+    ):
+        nan = np.full((48, 4, 12), -1.0, np.float32)
+        nan[np.arange(48), np.arange(48) // 12, np.arange(48) % 12] = np.nan
+        zeros = np.full((16, 16, 4, 4), -1.0, np.float32)
+        places = np.arange(16)
+        zeros[places, :, places // 4, places % 4] = -0.0
+        zeros[:, places, places // 4, places % 4] = 0.0
+        for x in (nan, zeros):
+            found += max_disagreements(regions, x, ties=(), verbs=("forward",))
+    return found
+
+
 CHECKS: dict[str, Callable[[], list[str]]] = {
     "zeros": _zeros_of_both_signs,
+    "one cell": _one_cell_of_an_item,
     "max forward": lambda: _max((*PAIRS, *OTHERS), "float32", (), ("forward",)),
     "max indices": lambda: _max((*PAIRS, *OTHERS), "float32", (), ("forward_with_indices",)),
     "max of −inf": _max_of_nothing,

@@ -37,6 +37,7 @@ PASSES, ROWS, COLUMNS = _of("passes"), _of("row_first"), _of("column_first")
 ALONG, WIDE, SWEEPS, LADDER = _of("rows"), _of("wide"), _of("sweeps"), _of("ladder")
 WINNERS, SPREAD, LANES = _of("winners"), _of("spread"), _of("lanes")
 HALF_LANES, STREAMS = _of("half_lanes"), _of("streams")
+FOLDED, UNSHARED = _of("folded_rows"), _of("unshared")
 OFFSETS, GATHERED, SMOOTH = _of("offsets"), _of("gathered"), _of("smooth")
 PHASES, TILING, EXPONENTIALS = _of("phases"), _of("tiling"), _of("exponentials")
 
@@ -249,6 +250,70 @@ MUTATIONS: tuple[Mutation, ...] = (
         "                                        sums[flat + p - low] += gradient",
         "max vjp all",
     ),
+    # -- windows of few rows --
+    Mutation(
+        "the second row of two trusted",
+        FOLDED,
+        "trusted, a = safe(trusted, a, b), join(a, b)",
+        "trusted, a = safe(trusted, a, a), join(a, b)",
+        "one cell",
+    ),
+    Mutation(
+        "a −0 near a zero not looked for",
+        FOLDED,
+        "strange |= negative(x, rows, count * length, n)",
+        "strange |= length < 0",
+        "one cell",
+    ),
+    Mutation(
+        "the third column of three taken from the vector at hand",
+        FOLDED,
+        "best = join(best, slide_one(even, more))",
+        "best = join(best, slide_one(even, even))",
+        "max forward",
+    ),
+    Mutation(
+        "the last of three columns left out",
+        FOLDED,
+        "best = join(join(a, slide_one(a, b)), slide_two(a, b))",
+        "best = join(a, slide_one(a, b))",
+        "max forward",
+    ),
+    Mutation(
+        "a row folded that ends one cell early",
+        FOLDED,
+        "low, high = max(0, min(width, -c)), max(0, min(width, n - c))",
+        "low, high = max(0, min(width, -c)), max(0, min(width, n - 1 - c))",
+        "max forward",
+    ),
+    Mutation(
+        "the first plane of a window for all its planes",
+        FOLDED,
+        "planes[tap * count + old] = planes[old] + start + tap * step",
+        "planes[tap * count + old] = planes[old] + start",
+        "max forward",
+    ),
+    Mutation(
+        "a mean of few rows not divided by them",
+        FOLDED,
+        "factor = work(divisor(g, counted(g, 0, line)))",
+        "factor = work(1)",
+        "mean forward",
+    ),
+    Mutation(
+        "the lower half of the shares for the upper",
+        UNSHARED,
+        "store(s, to + 2 * j + width, zip_high(value, value))",
+        "store(s, to + 2 * j + width, zip_low(value, value))",
+        "mean vjp",
+    ),
+    Mutation(
+        "the share of the first output for a whole plane",
+        UNSHARED,
+        "if (g[w] != known) | (reader != other):",
+        "if (known < 0) | (reader != other):",
+        "mean vjp",
+    ),
     # -- padding and divisors of a mean --
     Mutation(
         "padding dropped from the count",
@@ -267,8 +332,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "the cells of the axes before the last not divided by",
         PASSES,
-        "value = divide(total, multiply(lead, load(s, counts + c)))",
-        "value = divide(total, load(s, counts + c))",
+        "value = divide(total, multiply(lead, load(cells, first + c)))",
+        "value = divide(total, load(cells, first + c))",
         "mean forward",
     ),
     Mutation(

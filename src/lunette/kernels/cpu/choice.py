@@ -6,6 +6,8 @@ from functools import lru_cache
 from math import prod
 from typing import Any
 
+import numpy as np
+
 from lunette.kernels.cpu.calls import Call, MarkedGradient, QuickCall, TiledCall, WeightedGradient
 from lunette.kernels.cpu.library import Kernels
 from lunette.kernels.cpu.plan import FOLDED, MAX, MEAN, SMOOTH, Plan, lane_axis, memory_order
@@ -20,7 +22,7 @@ __all__ = ["forward_call", "gradient_call", "indices_call", "tangent_call"]
 Shape = tuple[int, ...]
 
 row_first, column_first, wide = Kernels("row_first"), Kernels("column_first"), Kernels("wide")
-folded_rows = Kernels("folded_rows")
+folded_rows, unshared = Kernels("folded_rows"), Kernels("unshared")
 winners, offsets, gathered = Kernels("winners"), Kernels("offsets"), Kernels("gathered")
 spread, smooth, direct = Kernels("spread"), Kernels("smooth"), Kernels("direct")
 
@@ -45,6 +47,7 @@ def forward_call(
         plan = Plan(op, shape, (steps, y_steps, y_steps), lane, by_columns=by_columns)
         units = plan.items * plan.tiles
         if kind == MEAN:
+            plan.divide_as(_real(dtype))
             scratch = 8 * (plan.sum_cells + plan.ladder_cells)
             if not by_columns:
                 kernel = row_first.kernel(dtype.name, "add", plan.near)
@@ -152,7 +155,8 @@ def gradient_call(
         lane = lane_axis(shape, steps, op.rank)
         plan = Plan(op, shape, (steps, grad_steps, _result_steps(shape, lane)), lane, True)
         if plan.has_readers:
-            kernel = spread.kernel(dtype.name)
+            plan.divide_as(_real(dtype))
+            kernel = (unshared if plan.unshared else spread).kernel(dtype.name)
             units, scratch = plan.items * plan.slabs, 8 * plan.spread_cells
             call = Call(kernel, plan, shape, dtype, lane, units, scratch)
             return call.in_pieces(plan.slab_edges, 2)
@@ -181,6 +185,11 @@ def _tiling(
         size = 8
     tiling = Tiling(op, shape, steps, size, **how)
     return None if tiling.empty or tiling.cells > MOST_CELLS else tiling
+
+
+def _real(dtype: Any) -> Any:
+    """The dtype of the arithmetic of means."""
+    return np.dtype(np.float64 if dtype.itemsize == 8 or not is_float(dtype) else np.float32)
 
 
 def _reach(region: Any) -> int:

@@ -29,8 +29,8 @@ from lunette.kernels.cpu.passes import across_between, averaged, inside, moves, 
 from lunette.kernels.cpu.plan import (
     AXES,
     AXIS_WIDTH,
-    COUNTS,
     DIVISOR,
+    DIVISORS,
     FOLDED_SUM,
     LANES,
     LEFT,
@@ -45,7 +45,7 @@ from lunette.kernels.cpu.plan import (
     TILES,
     WINDOW_WIDTH,
 )
-from lunette.kernels.cpu.row_first import counted, hull, input_line, row_counts
+from lunette.kernels.cpu.row_first import counted, hull, input_line
 from lunette.kernels.cpu.rows import along_input
 
 __all__ = ["kernel"]
@@ -72,7 +72,7 @@ def kernel(dtype: str) -> Any:
     fetch, _ = moves(outer)
     from_x = across_between(outer, inner, "add")
     along_s = along_input(inner, "add")
-    average, scale, counts_of_row = averaged(outer), scaled(outer), row_counts(work)
+    average, scale = averaged(outer), scaled(outer)
     long_x, long_s = ladder(outer), ladder(inner)
     along, along_table, across, double, _ = passes(work, "add")
 
@@ -124,7 +124,7 @@ def kernel(dtype: str) -> Any:
         doubled(s, g[PADDED], to, last - first, stride, dilation, size, span)
 
     @compiled
-    def finish(s, g, at, counts, factor, y, to, first, last):
+    def finish(s, g, at, divisors, factor, y, to, first, last):
         """Outputs first … last of a line: sums over the cells that count.
 
         Whole windows that are summed by doubling multiply by the reciprocal instead: two roundings,
@@ -138,10 +138,10 @@ def kernel(dtype: str) -> Any:
             begin, end = inside(first, last, g[e], g[e + 7], g[e + 8], cells, 1)
         middle, rest = (begin - first) * wide, (end - first) * wide
         reciprocal = work(1) / (work(factor) * work(g[e + 10]))
-        average(s, at, 0, 1, counts, work(factor), y, to, middle)
+        average(s, at, 0, 1, divisors, first * wide, work(factor), y, to, middle)
         scale(s, at + middle, reciprocal, y, to + middle, rest - middle)
         size = (last - first) * wide - rest
-        average(s, at + rest, 0, 1, counts + rest, work(factor), y, to + rest, size)
+        average(s, at + rest, 0, 1, divisors, first * wide + rest, work(factor), y, to + rest, size)
 
     @machine.kernel
     def reduce_columns(x_at, y_at, z_at, scratch_at, g_at, room, first, last):
@@ -152,13 +152,12 @@ def kernel(dtype: str) -> Any:
         e = AXES + (rank - 1) * AXIS_WIDTH
         n, m, far, table = g[e], g[e + 1], g[e + 2], g[e + 5]
         stride, origin, dilation, size = g[e + 7], g[e + 8], g[e + 9], g[e + 10]
-        row, left, counts = g[ROW], g[ROW] + g[LEFT], g[COUNTS]
+        row, left, divisors = g[ROW], g[ROW] + g[LEFT], pointer(g[DIVISORS], work)
         big = doubles(g, rank - 1)
         long = big & (dilation == 1) & (g[LANES] == 0)
         straight = long & (rank == 1) & (far == 1)  # windows are summed from the input itself
         in_place = (dilation == 1) & (0 < size <= FOLDED_SUM)
         in_place &= (stride == 1) | ((stride == 2) & (size > 1))
-        counts_of_row(s, g, counts)
         clear(s, row, g[ROW_SIZE])
         lines = 1
         for axis in range(1, rank - 1):
@@ -316,7 +315,7 @@ def kernel(dtype: str) -> Any:
                         else:
                             along(s, start, to, outputs, stride, dilation, size, False)
                     result = target + (line + i * before) * m * wide + from_j * wide
-                    finish(s, g, to, counts + from_j * wide, factor, y, result, from_j, to_j)
+                    finish(s, g, to, divisors, factor, y, result, from_j, to_j)
             if (rank == 1) & (not lane) & (not straight):
                 clear(s, left + from_p, to_p - from_p + width)
 

@@ -27,8 +27,8 @@ from lunette.kernels.cpu.machine import apart, compiled, pointer, within
 from lunette.kernels.cpu.plan import (
     AXES,
     AXIS_WIDTH,
+    DIVISORS,
     FLOW,
-    FOLDED_COUNTS,
     FOLDED_LEFT,
     FOLDED_ROW,
     LIST,
@@ -38,7 +38,7 @@ from lunette.kernels.cpu.plan import (
     TILES,
     WINDOW_WIDTH,
 )
-from lunette.kernels.cpu.row_first import counted, divisor, row_counts
+from lunette.kernels.cpu.row_first import counted, divisor
 
 __all__ = ["kernel"]
 
@@ -96,7 +96,7 @@ def kernel(dtype: str, operation: str) -> Any:
     while_not_zero, while_not_minus_zero = here.while_not_zero, here.while_not_minus_zero
     all_lanes, both, lost = here.all_lanes, here.both, here.lost
     store, store_part = to_y.store, to_y.store_part
-    zero, counts_of_row = work(0), row_counts(work)
+    zero = work(0)
     fill = zero if summing else outer.least
     size_of = memory.bitwidth // 8
 
@@ -162,11 +162,12 @@ def kernel(dtype: str, operation: str) -> Any:
     def negative(x, rows, count, n):
         """Whether there is a −0 in the rows of a window."""
         apart()
-        trusted = all_lanes()
+        trusted, rest = all_lanes(), n % width
         for r in range(count):
-            for c in range(0, n, width):
-                value = load_part(x, rows[r] + c, 0, n - c, fill)
-                trusted = while_not_minus_zero(trusted, value)
+            for c in range(0, n - rest, width):
+                trusted = while_not_minus_zero(trusted, load(x, rows[r] + c))
+            value = load_part(x, rows[r] + n - rest, 0, rest, fill)
+            trusted = while_not_minus_zero(trusted, value)
         return lost(trusted)
 
     @compiled
@@ -190,11 +191,11 @@ def kernel(dtype: str, operation: str) -> Any:
         return best
 
     @compiled
-    def end(s, value, counts, lead, y, to, size, trusted):
+    def end(value, divisors, j, lead, y, to, size, trusted):
         """Store a vector of results, or `size` of its lanes; gives the lanes of `trusted` that are not zero."""
         within()
         if summing:
-            value = divide(value, multiply(lead, load_s(s, counts)))
+            value = divide(value, multiply(lead, load_s(divisors, j)))
             value = add(value, spread(zero))  # a sum starts from +0: it is never −0
         if size >= width:
             store(y, to, value)
@@ -203,7 +204,7 @@ def kernel(dtype: str, operation: str) -> Any:
         return trusted if summing else while_not_zero(trusted, value)
 
     @compiled
-    def along(s, at, counts, factor, y, to, m, stride, dilation, kernel):
+    def along(s, at, divisors, factor, y, to, m, stride, dilation, kernel):
         """y[to + j] = the fold of s[at + stride·j + dilation·t], t < kernel, for j < m.
 
         Gives whether a result is zero.
@@ -212,7 +213,7 @@ def kernel(dtype: str, operation: str) -> Any:
         lead, trusted = spread(factor), all_lanes()
         for j in range(0, m, width):
             value = windows(s, at + stride * j, stride, dilation, kernel)
-            trusted = end(s, value, counts + j, lead, y, to + j, m - j, trusted)
+            trusted = end(value, divisors, j, lead, y, to + j, m - j, trusted)
         return lost(trusted)
 
     @compiled
@@ -236,7 +237,7 @@ def kernel(dtype: str, operation: str) -> Any:
         return a, trusted, third
 
     @compiled
-    def by_two(x, at, step, three, n, origin, longer, s, counts, factor, y, to, m):
+    def by_two(x, at, step, three, n, origin, longer, divisors, factor, y, to, m):
         """Windows of two or three rows and two or, if `longer`, three columns, stride 2, in registers.
 
         Gives whether a lane must not be trusted, and whether a result is zero.
@@ -255,12 +256,12 @@ def kernel(dtype: str, operation: str) -> Any:
                 best = join(even, odd)
                 if longer:
                     best = join(best, slide_one(even, more))
-                nonzero = end(s, best, counts + j, lead, y, to + j, m - j, nonzero)
+                nonzero = end(best, divisors, j, lead, y, to + j, m - j, nonzero)
             even, odd = more, after
         return lost(both(trusted, third)), lost(nonzero)
 
     @compiled
-    def by_one(x, at, step, three, n, origin, s, counts, factor, y, to, m):
+    def by_one(x, at, step, three, n, origin, divisors, factor, y, to, m):
         """Windows of two or three rows and three columns, stride 1, in registers."""
         within()
         lead, trusted, none = spread(factor), all_lanes(), spread(fill)
@@ -271,7 +272,7 @@ def kernel(dtype: str, operation: str) -> Any:
                 b, trusted, third = column(x, at, step, three, c, n, trusted, third)
             if j >= 0:
                 best = join(join(a, slide_one(a, b)), slide_two(a, b))
-                nonzero = end(s, best, counts + j, lead, y, to + j, m - j, nonzero)
+                nonzero = end(best, divisors, j, lead, y, to + j, m - j, nonzero)
             a = b
         return lost(both(trusted, third)), lost(nonzero)
 
@@ -282,7 +283,7 @@ def kernel(dtype: str, operation: str) -> Any:
         flags = pointer(flags_at, types.uint8)
         planes = pointer(scratch_at + g[LISTS], types.int64)
         rows = pointer(scratch_at + g[LISTS] + 8 * g[LIST], types.int64)
-        rank, counts = g[RANK], g[FOLDED_COUNTS]
+        rank, divisors = g[RANK], pointer(g[DIVISORS], work)
         e = AXES + (rank - 1) * AXIS_WIDTH
         f = e - AXIS_WIDTH
         n, m, stride, origin = g[e], g[e + 1], g[e + 7], g[e + 8]
@@ -291,8 +292,6 @@ def kernel(dtype: str, operation: str) -> Any:
         simple &= dilation == 1
         for c in range(g[FOLDED_ROW]):
             s[c] = fill
-        if summing:
-            counts_of_row(s, g, counts)
         row, lines, across = g[FOLDED_LEFT], g[f + 1], 1
         for axis in range(1, rank - 1):
             across *= g[AXES + axis * AXIS_WIDTH + 1]
@@ -321,11 +320,11 @@ def kernel(dtype: str, operation: str) -> Any:
                     at, three = start + planes[0], length == 3
                     if stride == 2:
                         strange, zero_found = by_two(
-                            x, at, step, three, n, origin, kernel == 3, s, counts, factor, y, to, m
+                            x, at, step, three, n, origin, kernel == 3, divisors, factor, y, to, m
                         )
                     else:
                         strange, zero_found = by_one(
-                            x, at, step, three, n, origin, s, counts, factor, y, to, m
+                            x, at, step, three, n, origin, divisors, factor, y, to, m
                         )
                 else:
                     list_rows(planes, count, start, step, length, rows)
@@ -335,7 +334,7 @@ def kernel(dtype: str, operation: str) -> Any:
                         for c in range(n):
                             s[row + c] = fill
                     zero_found = along(
-                        s, row + origin, counts, factor, y, to, m, stride, dilation, kernel
+                        s, row + origin, divisors, factor, y, to, m, stride, dilation, kernel
                     )
                 if zero_found:
                     list_rows(planes, count, start, step, length, rows)

@@ -235,8 +235,8 @@ def averaged(codec: Codec) -> Any:
     store, store_part, zero = to_y.store, to_y.store_part, codec.work(0)
 
     @compiled
-    def average(s, at, step, count, counts, factor, y, to, size):
-        """y[to + c] = the sum of s[at + t·step + c], t < count, over factor · s[counts + c]."""
+    def average(s, at, step, count, cells, first, factor, y, to, size):
+        """y[to + c] = the sum of s[at + t·step + c], t < count, over factor · cells[first + c]."""
         apart()
         nothing, lead = spread(zero), spread(factor)
         for c in range(0, size, width):
@@ -244,7 +244,7 @@ def averaged(codec: Codec) -> Any:
             for _ in range(count):
                 total = add_lanes(total, load(s, p))
                 p += step
-            value = divide(total, multiply(lead, load(s, counts + c)))
+            value = divide(total, multiply(lead, load(cells, first + c)))
             value = add_lanes(value, nothing)  # a sum starts from +0: it is never −0
             if size - c >= width:
                 store(y, to + c, value)

@@ -28,10 +28,10 @@ MAX, MEAN, SMOOTH = range(3)
 # The header.
 BATCH_RANK, RANK, OUTPUT_ROWS, COUNT_PADDING, DIVISOR, BETA, SLABS, SLABS_AT = range(8)
 LANES, TILE, TILES, SECOND, ROW, ROW_SIZE, LEFT, FOLD = range(8, 16)
-COUNTS, RESULT, THIRD, PADDED = range(16, 20)
-SPREAD_SECOND, SPREAD_ROW, SPREAD_LEFT, SPREAD_COUNTS, LANE_STEP = range(20, 25)
-FOLDED_LEFT, FOLDED_ROW, FOLDED_COUNTS, LISTS, LIST, FLOW = range(25, 31)
-AXES = 31
+RESULT, THIRD, PADDED, DIVISORS = range(16, 20)
+SPREAD_SECOND, SPREAD_ROW, SPREAD_LEFT, SPREAD_END, LANE_STEP = range(20, 25)
+FOLDED_LEFT, FOLDED_ROW, LISTS, LIST, FLOW = range(25, 30)
+AXES = 30
 """Entries of pooled axes: length, outputs, stride in arrays 0, 1 and 2, windows, flat stride, and
 of regular axes the windows' stride, origin, dilation and kernel (0: not regular), then readers."""
 AXIS_WIDTH = 12
@@ -42,8 +42,9 @@ WINDOWS = BATCH + 64 * BATCH_WIDTH
 WINDOW_WIDTH = 5
 """Windows: start, stop, step, counted, cells. Slabs: low, high, first and last output that reads it."""
 
-SLAB_CELLS = 1 << 16
-"""Cells that a unit of a gradient owns, where the first pooled axis can be cut that fine."""
+SLAB_CELLS, SPREAD_CELLS = 1 << 16, 1 << 12
+"""Cells that a unit of a gradient owns, where the first pooled axis can be cut that fine: as a rule,
+and of a mean."""
 
 FOLDED = 8
 """Cells of a window along one axis that are folded one by one; more are folded by doubling."""
@@ -112,10 +113,12 @@ class Plan:
             readers = [_readers(w, n) for w, n in zip(windows, pooled, strict=True)]
         self.has_readers = all(r is not None for r in readers)
         kept_readers = readers if self.has_readers else []
+        self.unshared = rank > 1 and lane < 0 and all((r[:, 4] <= 1).all() for r in kept_readers)
         for i, table in enumerate(kept_readers):
             header[AXES + i * AXIS_WIDTH + 11] = place
             place += table.size
-        slabs = _slabs(op.regions[0], pooled, shape[lane] if lane >= 0 else 1)
+        owned = SPREAD_CELLS if with_readers else SLAB_CELLS
+        slabs = _slabs(op.regions[0], pooled, owned // (max(1, shape[lane]) if lane >= 0 else 1))
         header[SLABS], header[SLABS_AT] = len(slabs), place
         header[OUTPUT_ROWS] = prod(outputs[:-1])
         header[LANES] = shape[lane] if lane >= 0 else 0
@@ -155,20 +158,35 @@ class Plan:
         header = self.table[:WINDOWS]
         header[SPREAD_SECOND], header[SPREAD_ROW] = self.spread_area, 2 * self.spread_area
         header[SPREAD_LEFT] = pad
-        header[SPREAD_COUNTS] = 2 * self.spread_area + self.spread_row
-        self.spread_cells = int(header[SPREAD_COUNTS]) + outputs[-1] * wide + SLACK
+        self.spread_cells = 2 * self.spread_area + self.spread_row
+        header[SPREAD_END] = self.spread_cells
         header[LANE_STEP] = strides[1][lane] if lane >= 0 else 0
-        # For rows that are folded: one with its padding, the divisors of a row, two lists.
+        # For rows that are folded: one with its padding, and two lists.
         lead = -(-int(header[LEFT]) // SLACK) * SLACK
         padded = lead + int(header[ROW_SIZE]) + SLACK
         header[FOLDED_LEFT], header[FOLDED_ROW] = lead, padded
-        header[FOLDED_COUNTS] = padded
-        header[LISTS], header[LIST] = 8 * (padded + outputs[-1] + SLACK), self.room
+        header[LISTS], header[LIST] = 8 * padded, self.room
         self.folded_bytes = int(header[LISTS]) + 16 * self.room
         if _in_a_row(shape, strides[0]):
             header[FLOW] = prod(pooled) // max(1, self.output_rows)
-        self.prepared = int(max(header[ROW_SIZE], self.spread_row)) + outputs[-1] * wide
+        self.prepared = int(max(header[ROW_SIZE], self.spread_row))
         self.at: int = self.table.__array_interface__["data"][0]
+
+    def divide_as(self, real: Any) -> None:
+        """Make the divisors on the last axis, of each output and lane, for a mean computed in dtype `real`."""
+        rank, wide = len(self.longest), max(1, int(self.table[LANES]))
+        _, outputs, *_, table, _, _, _, _, _, _ = self.table[AXES + (rank - 1) * AXIS_WIDTH :][
+            :AXIS_WIDTH
+        ].tolist()
+        windows = self.table[table:][: outputs * WINDOW_WIDTH].reshape(-1, WINDOW_WIDTH)
+        counted, cells = windows[:, 3].copy().view(np.float64), windows[:, 4].astype(np.float64)
+        counted = counted if self.table[COUNT_PADDING] else cells
+        if self.table[DIVISOR]:
+            counted = np.ones_like(counted)
+        # Past the last, what a vector reads: to divide by anything could be slow.
+        self.divisors = np.ones(outputs * wide + SLACK, real)
+        self.divisors[: outputs * wide] = np.repeat(np.where(counted == 0, 1.0, counted), wide)
+        self.table[DIVISORS] = self.divisors.__array_interface__["data"][0]
 
     @property
     def ladder_cells(self) -> int:
@@ -243,9 +261,8 @@ class Plan:
         header[SECOND], header[ROW], header[ROW_SIZE], header[LEFT] = area, 2 * area, row, left
         header[FOLD] = FOLDED
         self.scratch_cells = 2 * area + row + SLACK
-        # A mean has a third area, the divisors of a row, and an axis with its padding.
-        header[COUNTS] = self.scratch_cells
-        header[RESULT] = header[COUNTS] + outputs[-1] * wide + SLACK
+        # A mean has results of a row, a third area, and an axis with its padding.
+        header[RESULT] = self.scratch_cells
         header[THIRD] = header[RESULT] + outputs[-1] * wide + SLACK
         header[PADDED] = header[THIRD] + area
         padded = 0
@@ -318,10 +335,10 @@ def as_real(n: int | None) -> float:
         return float("inf")
 
 
-def _slabs(region: Region, pooled: Shape, lanes: int) -> Any:
+def _slabs(region: Region, pooled: Shape, cells: int) -> Any:
     """Cut the first pooled axis; of each slab, the outputs from its first to its last reader."""
     n = pooled[0]
-    thick = min(n, max(1, SLAB_CELLS // (prod(pooled[1:]) * max(1, lanes))))
+    thick = min(n, max(1, cells // prod(pooled[1:])))
     slabs = []
     for low in range(0, n, thick):
         high = min(n, low + thick)

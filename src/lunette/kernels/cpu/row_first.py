@@ -30,8 +30,8 @@ from lunette.kernels.cpu.plan import (
     AXES,
     AXIS_WIDTH,
     COUNT_PADDING,
-    COUNTS,
     DIVISOR,
+    DIVISORS,
     FOLD,
     LANES,
     LEFT,
@@ -46,7 +46,7 @@ from lunette.kernels.cpu.plan import (
 from lunette.kernels.cpu.rows import along_input
 from lunette.kernels.cpu.sweeps import EIGHT, eights, sweep
 
-__all__ = ["counted", "divisor", "hull", "input_line", "kernel", "row_counts"]
+__all__ = ["counted", "divisor", "hull", "input_line", "kernel"]
 
 
 @compiled
@@ -94,29 +94,6 @@ def input_line(g, line, array):
 
 
 @cache
-def row_counts(work: Any) -> Any:
-    """Writes the cells that count on the last axis, of each output."""
-    width = lanes(work, work, "").width
-
-    @compiled
-    def write(s, g, at):
-        """s[at + j] = the divisor of output j on the last axis; as often as there are lanes."""
-        apart()
-        axis, wide = g[RANK] - 1, max(1, g[LANES])
-        m = g[AXES + axis * AXIS_WIDTH + 1]
-        for j in range(m):
-            cells = counted(g, axis, j)
-            cells = 1.0 if (cells == 0) | (g[DIVISOR] > 0) else cells
-            for c in range(wide):
-                s[at + j * wide + c] = work(cells)
-        # What a last vector reads past them: to divide by anything could be slow.
-        for c in range(m * wide, m * wide + width):
-            s[at + c] = work(1)
-
-    return write
-
-
-@cache
 def kernel(dtype: str, operation: str, near: bool) -> Any:
     """The kernel of an operation for a dtype; every axis may be regular or not.
 
@@ -138,7 +115,7 @@ def kernel(dtype: str, operation: str, near: bool) -> Any:
     to_y = across_between(outer.scratch, outer, operation)
     along_x = along_input(outer, operation)
     along, along_table, across, double, _ = passes(work, operation)
-    average, counts_of_row = averaged(outer), row_counts(work)
+    average = averaged(outer)
     # Long windows are for a max alone.
     long = "larger" if summing else operation
     eight = eights(outer, long, watch)
@@ -153,7 +130,7 @@ def kernel(dtype: str, operation: str, near: bool) -> Any:
     def means(s, g, i, at, y, to, outputs, before):
         """Sums of `before` rows over their divisors: those of output `i` of the first axis."""
         apart()
-        rank = g[RANK]
+        rank, divisors = g[RANK], pointer(g[DIVISORS], work)
         for line in range(before):
             factor, rest = counted(g, 0, i), line
             for axis in range(rank - 2, 0, -1):
@@ -162,7 +139,7 @@ def kernel(dtype: str, operation: str, near: bool) -> Any:
                 rest //= g[f + 1]
             factor = divisor(g, factor)
             k = line * outputs
-            average(s, at + k, 0, 1, g[COUNTS], work(factor), y, to + k, outputs)
+            average(s, at + k, 0, 1, divisors, 0, work(factor), y, to + k, outputs)
 
     @compiled
     def doubled(s, g, e, at, low, n, first, last, to, span):
@@ -275,7 +252,7 @@ def kernel(dtype: str, operation: str, near: bool) -> Any:
     @machine.kernel
     def reduce_rows(x_at, y_at, z_at, scratch_at, g_at, flags_at, first, last):
         g, s = pointer(g_at, types.int64), pointer(scratch_at, work)
-        x, y = pointer(x_at, memory), pointer(y_at, kept)
+        x, y, divisors = pointer(x_at, memory), pointer(y_at, kept), pointer(g[DIVISORS], work)
         flags = pointer(flags_at, types.uint8)
         rank, wide = g[RANK], g[LANES]
         e = AXES + (rank - 1) * AXIS_WIDTH
@@ -285,8 +262,6 @@ def kernel(dtype: str, operation: str, near: bool) -> Any:
         in_place &= (stride == 1) | ((stride == 2) & (size > 1))
         if far_too and not in_place:
             clear(s, g[ROW], g[ROW_SIZE])
-        if summing:
-            counts_of_row(s, g, g[COUNTS])
         for unit in range(first, last):
             item, tile = unit // g[TILES], unit % g[TILES]
             base, target = item_offset(g, item, 0), item_offset(g, item, 1)
@@ -342,10 +317,19 @@ def kernel(dtype: str, operation: str, near: bool) -> Any:
                 flags[item] = 1
             span, here, there = outputs * max(wide, 1), 0, g[SECOND]
             if summing & (rank == 1):
-                first_count = g[COUNTS] + begin * max(wide, 1)
+                first_output = begin * max(wide, 1)
                 factor = real(g[DIVISOR]) if g[DIVISOR] > 0 else 1.0
                 average(
-                    s, 0, 0, 1, first_count, work(factor), y, target + begin * max(wide, 1), span
+                    s,
+                    0,
+                    0,
+                    1,
+                    divisors,
+                    first_output,
+                    work(factor),
+                    y,
+                    target + begin * max(wide, 1),
+                    span,
                 )
                 continue
             if rank == 1:
@@ -365,7 +349,7 @@ def kernel(dtype: str, operation: str, near: bool) -> Any:
                     at, step = here + (g[w] - low) * span, g[w + 2] * span
                     factor = work(divisor(g, counted(g, 0, i)))
                     to = target + i * span
-                    average(s, at, step, g[w + 4], g[COUNTS], factor, y, to, span)
+                    average(s, at, step, g[w + 4], divisors, 0, factor, y, to, span)
             elif summing:
                 across_axis(s, g, 0, here, low, high - low, begin, end, there, span)
                 inner = outputs * max(wide, 1)

@@ -26,18 +26,19 @@ from lunette.kernels.cpu.plan import (
     AXES,
     AXIS_WIDTH,
     DIVISOR,
+    DIVISORS,
     LANE_STEP,
     LANES,
     RANK,
     SLABS,
     SLABS_AT,
-    SPREAD_COUNTS,
+    SPREAD_END,
     SPREAD_LEFT,
     SPREAD_ROW,
     SPREAD_SECOND,
     WINDOW_WIDTH,
 )
-from lunette.kernels.cpu.row_first import counted, row_counts
+from lunette.kernels.cpu.row_first import counted
 
 __all__ = ["kernel"]
 
@@ -57,7 +58,7 @@ def kernel(dtype: str) -> Any:
     )
     join, zip_low, zip_high = here_lanes.add, here_lanes.zip_low, here_lanes.zip_high
     fetch, emit = moves(outer)
-    average, counts_of_row = averaged(inner), row_counts(work)
+    average = averaged(inner)
     to_gx = across_between(inner, outer, "add")
     along, along_table, across, _, _ = passes(work, "add")
 
@@ -105,12 +106,11 @@ def kernel(dtype: str) -> Any:
         e = AXES + (rank - 1) * AXIS_WIDTH
         n, m, far, table = g[e], g[e + 1], g[e + 3], g[e + 11]
         stride, origin, dilation, size = g[e + 7], g[e + 8], g[e + 9], g[e + 10]
-        row, counts = g[SPREAD_ROW], g[SPREAD_COUNTS]
+        row, divisors = g[SPREAD_ROW], pointer(g[DIVISORS], work)
         left = row + g[SPREAD_LEFT] * wide
         alike = (not lane) & (size > 0) & ((dilation == 1) | (size == 1))
-        for c in range(row, counts):
+        for c in range(row, g[SPREAD_END]):
             s[c] = zero
-        counts_of_row(s, g, counts)
         lines = 1
         for axis in range(1, rank - 1):
             lines *= g[AXES + axis * AXIS_WIDTH + 1]
@@ -142,7 +142,9 @@ def kernel(dtype: str) -> Any:
                             fetch(gy, at + j * far, g[LANE_STEP], s, left + j * wide, wide, zero)
                     else:
                         fetch(gy, at + from_j * far, far, s, start, outputs, zero)
-                    average(s, start, 0, 1, counts + from_j * wide, work(factor), s, start, outputs)
+                    average(
+                        s, start, 0, 1, divisors, from_j * wide, work(factor), s, start, outputs
+                    )
                     if lane:
                         across_axis(s, g, table, left, to, 0, from_p, to_p, wide)
                     elif alike & (stride == 1):
