@@ -21,9 +21,9 @@ Range = tuple[int, int]
 Box = tuple[Range, ...]
 Part = TypeVar("Part")
 
-NUMBERS = 1 << 22
+NUMBERS = 1 << 23
 """Numbers of a box, all channels of it: a few megabytes, so that it fits where a chunk does."""
-POSITIONS = 1 << 13
+POSITIONS = 1 << 14
 """A box may have so many positions for any number of channels: adding up boxes must cost little."""
 
 

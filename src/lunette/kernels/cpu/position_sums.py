@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from lunette.boxes import Box, Range, add_up, boxes, of_grad, of_windows
+from lunette.boxes import Box, add_up, boxes, of_grad, of_windows
 from lunette.kernels.cpu.correlation import FORMS, Array
-from lunette.kernels.cpu.weight_sums import weight_sums
+from lunette.kernels.cpu.weight_sums import Sums, weight_sums
 from lunette.ops.convolution import Convolution
 from lunette.ops.parts import part_op, window_axis, with_zeros
 
@@ -31,20 +30,15 @@ def weight_gradient(
     """
     rank = op.rank
 
-    def part(box: Box) -> Array:
+    def part(box: Box) -> Sums:
         lengths = zip(op.regions, image.shape[-rank:], box[-rank:], strict=True)
         axes = tuple(window_axis(region, n, *ends) for region, n, ends in lengths)
         slab = image[(*_slices(box[: -rank - 1]), slice(None), *_slices(a.slab for a in axes))]
-        total = np.empty(shape, work)
-        weight_sums(
-            part_op(op, False, axes),
-            widened(with_zeros(slab, axes)),
-            widened(windows[_slices(box)]),
-            total,
-        )
-        return total
+        cells, senders = widened(with_zeros(slab, axes)), widened(windows[_slices(box)])
+        return weight_sums(part_op(op, False, axes), cells, senders, shape, work)
 
-    return _over_boxes(part, of_windows(op, image.shape, windows.shape), shape, work)
+    total = add_up(map(part, boxes(of_windows(op, image.shape, windows.shape))), Sums.add)
+    return np.zeros(shape, work) if total is None else total.whole()
 
 
 def bias_gradient(op: Convolution, grad: Array, work: Any) -> Array:
@@ -60,15 +54,9 @@ def bias_gradient(op: Convolution, grad: Array, work: Any) -> Array:
         total: Array = sums.sum(0)
         return total
 
-    return _over_boxes(part, of_grad(op, grad.shape), (grad.shape[channel],), work)
-
-
-def _over_boxes(
-    part: Callable[[Box], Array], ranges: list[list[Range]], shape: tuple[int, ...], work: Any
-) -> Array:
     with np.errstate(all="ignore"):
-        total = add_up(map(part, boxes(ranges)), lambda a, b: np.add(a, b, out=a))
-    return np.zeros(shape, work) if total is None else total
+        total = add_up(map(part, boxes(of_grad(op, grad.shape))), np.add)
+    return np.zeros(grad.shape[channel], work) if total is None else total
 
 
 def _slices(ranges: Any) -> tuple[slice, ...]:
