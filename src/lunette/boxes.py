@@ -26,6 +26,9 @@ NUMBERS = 1 << 23
 POSITIONS = 1 << 14
 """A box may have so many positions for any number of channels: adding up boxes must cost little."""
 
+ROW = 512
+"""A box is not cut along the last axis below this: short rows make kernels slower."""
+
 
 def of_windows(op: Convolution, image: Shape, windows: Shape) -> list[list[Range]]:
     """The boxes of windows that the gradient of the weight is summed over: ranges on each axis."""
@@ -81,14 +84,18 @@ def _ranges(shape: Shape, rank: int, numbers: int) -> list[list[Range]]:
 def _cube(lengths: Sequence[int], most: int) -> list[int]:
     """Sides of about a cube of at most so many positions: powers of two, or whole axes.
 
-    Chunks on disk are about cubes, so a cube lies in few of them.
+    Chunks on disk are about cubes, so a cube lies in few of them; but rows have some length.
     """
-    side = 1
-    while side < max(lengths) and prod(min(n, 2 * side) for n in lengths) <= most:
+
+    def sides_of(side: int) -> list[int]:
+        return [min(n, side) for n in lengths[:-1]] + [min(lengths[-1], max(side, row))]
+
+    side, row = 1, min(ROW, most // 16)
+    while side < max(lengths) and prod(sides_of(2 * side)) <= most:
         side *= 2
-    sides = [min(n, side) for n in lengths]
+    sides = sides_of(side)
     for a in reversed(range(len(sides))):
-        longer = min(lengths[a], 2 * side)
+        longer = min(lengths[a], 2 * sides[a])
         if prod(sides) // sides[a] * longer <= most:
             sides[a] = longer
     return sides

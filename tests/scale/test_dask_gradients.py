@@ -9,6 +9,7 @@ import pytest
 
 import lunette as ln
 from lunette import boxes
+from lunette.spec import Interval
 from tests.scale.chunkings import same_bits
 
 FLOATS = [np.float32, np.float64, np.float16, ml_dtypes.bfloat16]
@@ -142,5 +143,27 @@ def test_boxes_of_several_blocks_keep_their_bits(
     lazy = tuple(da.from_array(a, chunks=tuple(-(-n // 3) for n in a.shape)) for a in operands)
     chunks = tuple(-(-n // 4) + 1 for n in grad.shape)
     found = ln.vjp(op, lazy, da.from_array(grad, chunks=chunks).map_blocks(np.copy))
+    for a, b in zip(found, ln.vjp(op, operands, grad), strict=True):
+        same_bits(a, b)
+
+
+@pytest.mark.usefixtures("box_size")
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("seed", range(3))
+def test_inexact_numbers_without_a_kernel_have_them_too(transposed, seed):
+    """Intervals are rounded outward at every addition, so their ends show the order of a sum."""
+    generator = np.random.default_rng(seed)
+    op = ln.ConvTranspose((2,), 2) if transposed else ln.Conv((3,), 1, 1)
+    x_shape, weight_shape = (2, 2, 23), (2, 1, 2) if transposed else (1, 2, 3)
+    out_shape = op.out_shape(x_shape, weight_shape)
+
+    def intervals(shape):
+        values = generator.standard_normal(shape)
+        return np.vectorize(lambda v: Interval(v, v + 0.1), otypes=[object])(values)
+
+    operands = (intervals(x_shape), intervals(weight_shape), intervals((1,)))
+    grad = intervals(out_shape)
+    lazy = tuple(chunked(generator, a) for a in operands)
+    found = ln.vjp(op, lazy, chunked(generator, grad))
     for a, b in zip(found, ln.vjp(op, operands, grad), strict=True):
         same_bits(a, b)
