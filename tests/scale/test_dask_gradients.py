@@ -48,7 +48,7 @@ def random_problem(generator, transposed, rank):
         groups = int(generator.choice([1, 1, 2, 3]))
         inner, outer = (int(v) for v in generator.choice([1, 2, 5, 7], 2))
         batch = [(), (3,), (2, 3)][int(generator.integers(3))]
-        x_shape = (*batch, groups * inner, *draw(1, [0, 60, 14, 7][rank]))
+        x_shape = (*batch, groups * inner, *draw(1, [0, 60, 12, 6][rank]))
         if transposed:
             extra = tuple(
                 int(generator.integers(max(s, d))) for s, d in zip(stride, dilation, strict=True)
@@ -62,7 +62,7 @@ def random_problem(generator, transposed, rank):
             out_shape = op.out_shape(x_shape, weight_shape)
         except ValueError:
             continue
-        if max(math.prod(x_shape), math.prod(out_shape)) < 30_000:
+        if max(math.prod(x_shape), math.prod(out_shape)) < 10_000:
             return op, x_shape, weight_shape
 
 
@@ -105,11 +105,11 @@ def box_size(request, monkeypatch):
 @pytest.mark.parametrize("dtype", FLOATS, ids=lambda d: np.dtype(d).name)
 @pytest.mark.parametrize("rank", [1, 2, 3])
 @pytest.mark.parametrize("transposed", [False, True])
-@pytest.mark.parametrize("seed", range(8))
-def test_every_verb_has_the_bits_of_the_whole_array(transposed, rank, dtype, seed):
-    generator = np.random.default_rng([seed, rank, transposed])
+@pytest.mark.parametrize("special", [False, True], ids=["finite", "with NaN and infinity"])
+def test_every_verb_has_the_bits_of_the_whole_array(transposed, rank, dtype, special):
+    generator = np.random.default_rng([FLOATS.index(dtype), rank, transposed, special])
     problem = random_problem(generator, transposed, rank)
-    check_every_verb(generator, *problem, dtype, special=seed % 4 == 3)
+    check_every_verb(generator, *problem, dtype, special=special)
 
 
 LARGE = [
