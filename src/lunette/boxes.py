@@ -8,6 +8,7 @@ sum it, and the bits do not depend on how the array was cut before.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from itertools import product
 from math import prod
 from typing import TypeVar
@@ -34,12 +35,12 @@ def of_windows(op: Convolution, image: Shape, windows: Shape) -> list[list[Range
     """The boxes of windows that the gradient of the weight is summed over: ranges on each axis."""
     channel = -op.rank - 1
     cells = prod(region.stride or 1 for region in op.regions)
-    return _ranges(windows, op.rank, windows[channel] + cells * image[channel])
+    return _ranges(windows, op.rank, _most(windows[channel] + cells * image[channel]))
 
 
 def of_grad(op: Convolution, grad: Shape) -> list[list[Range]]:
     """The boxes of a gradient that the gradient of the bias is summed over: ranges on each axis."""
-    return _ranges(grad, op.rank, grad[-op.rank - 1])
+    return _ranges(grad, op.rank, _most(grad[-op.rank - 1]))
 
 
 def boxes(ranges: list[list[Range]]) -> Iterable[Box]:
@@ -64,10 +65,15 @@ def add_up(parts: Iterable[Part], add: Callable[[Part, Part], Part]) -> Part | N
     return waiting[0] if waiting else None
 
 
-def _ranges(shape: Shape, rank: int, numbers: int) -> list[list[Range]]:
-    """The ranges of boxes over `(*batch, channels, *lengths)` with so many numbers at a position."""
+def _most(numbers: int) -> int:
+    """Positions of a box that has so many numbers at each."""
+    return max(POSITIONS, NUMBERS // numbers)
+
+
+@lru_cache(maxsize=64)
+def _ranges(shape: Shape, rank: int, most: int) -> list[list[Range]]:
+    """The ranges of boxes of at most so many positions over `(*batch, channels, *lengths)`."""
     channel = len(shape) - rank - 1
-    most = max(POSITIONS, NUMBERS // numbers)
     sides = _cube(shape[channel + 1 :], most)
     left = most // prod(sides) if sides == list(shape[channel + 1 :]) else 1
     sides.insert(0, shape[channel])

@@ -5,7 +5,7 @@ image cell is a sum over the windows that read it, and cells of one residue modu
 their taps. Each is a fold that starts from the bias and takes channels, then taps, in order, with
 fused multiply-adds where the processor has them; so its bits depend on nothing but the numbers.
 Those of weights and bias go over positions, box by box. Scratch memory is a few hundred kilobytes
-per thread and some megabytes of weights or gradients in another order.
+per thread, some megabytes of weights or gradients in another order, and a box of half types in float32.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from lunette.boxes import NUMBERS
 from lunette.kernels.cpu.correlation import FORMS, SCRATCH, Array, image_sums, window_sums
 from lunette.kernels.cpu.position_sums import bias_gradient, weight_gradient, widened
 from lunette.kernels.cpu.results import new_array
@@ -74,21 +75,23 @@ def vjp_of(
     op: Convolution, operands: tuple[Array, ...], grad: Array, needs: tuple[bool, ...]
 ) -> tuple[Any, ...]:
     """The gradients that are needed; None for the others."""
-    weight = widened(operands[1])
+    x, weight, gy = operands[0], widened(operands[1]), grad
+    if x.size + gy.size <= NUMBERS:  # a box at the most: half types are widened once for all sums
+        x, gy = widened(x), widened(gy)
     found: list[Any] = [None] * len(operands)
     if needs[0]:
-        found[0] = _image_gradient(op, operands[0], weight, grad)
+        found[0] = _image_gradient(op, x, weight, gy, grad.dtype)
     if needs[1]:
-        image, windows = (grad, operands[0]) if op.transposed else (operands[0], grad)
+        image, windows = (gy, x) if op.transposed else (x, gy)
         found[1] = weight_gradient(op, image, windows, weight.shape, weight.dtype)
     if len(operands) == 3 and needs[2]:
-        found[2] = bias_gradient(op, grad, weight.dtype)
+        found[2] = bias_gradient(op, gy, weight.dtype)
     return tuple(None if g is None else g.astype(grad.dtype, copy=False) for g in found)
 
 
-def _image_gradient(op: Convolution, x: Array, weight: Array, grad: Array) -> Array:
-    """The gradient of x: the adjoint of the value."""
-    gx = new_array(x.shape, grad.dtype)
+def _image_gradient(op: Convolution, x: Array, weight: Array, grad: Array, dtype: Any) -> Array:
+    """The gradient of x, of this dtype: the adjoint of the value."""
+    gx = new_array(x.shape, dtype)
     for part in _parts(op, x, grad):
         gy, result = widened(grad[part]), gx[part]
         wide = result if gx.dtype in FORMS else np.empty(result.shape, gy.dtype)

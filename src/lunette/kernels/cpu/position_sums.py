@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from lunette.boxes import Box, add_up, boxes, of_grad, of_windows
+from lunette.kernels import threads
 from lunette.kernels.cpu.correlation import FORMS, Array
 from lunette.kernels.cpu.weight_sums import Sums, weight_sums
 from lunette.ops.convolution import Convolution
@@ -18,7 +19,17 @@ __all__ = ["bias_gradient", "weight_gradient", "widened"]
 
 def widened(array: Array) -> Array:
     """Half types as float32; they are rounded once, at the end."""
-    return array if array.dtype in FORMS else array.astype(np.float32)
+    if array.dtype in FORMS:
+        return array
+    wide = np.empty(array.shape, np.float32)
+    axis = int(np.argmax(array.shape))
+
+    def convert(first: int, last: int) -> None:
+        part = (slice(None),) * axis + (slice(first, last),)
+        wide[part] = array[part]
+
+    threads.run(convert, array.shape[axis], 0 if array.size >= 1 << 15 else 1)
+    return wide
 
 
 def weight_gradient(
