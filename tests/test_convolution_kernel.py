@@ -277,6 +277,24 @@ def test_any_number_of_threads_any_batch_and_any_run_give_the_same_bits(position
     assert same_bits(part, expected["forward"][:, :, 4:7])
 
 
+@pytest.mark.parametrize("groups", [1, 5])
+def test_sums_over_many_boxes_do_not_depend_on_threads(groups, monkeypatch):
+    """Also of groups of one row, whose positions lie along vectors."""
+    monkeypatch.setattr(boxes, "NUMBERS", 1)
+    monkeypatch.setattr(boxes, "POSITIONS", 300)
+    op = ln.Conv((3, 3), 1, 1, groups=groups)
+    given = problem(op, (2, 5, 40, 50), (5, 5 // groups, 3, 3), np.float32)
+    usual, results = threads.get_num_threads(), []
+    try:
+        for count in (1, 2, 8):
+            threads.set_num_threads(count)
+            results.append(op.vjp(given[0], given[2]))
+    finally:
+        threads.set_num_threads(usual)
+    for result in results[1:]:
+        assert all(same_bits(a, b) for a, b in zip(result, results[0], strict=True))
+
+
 def test_many_python_threads_at_once():
     op, x_shape, weight_shape = ln.Conv((3, 3), 1, 1), (2, 8, 40, 40), (9, 8, 3, 3)
     given = problem(op, x_shape, weight_shape, np.float32)
