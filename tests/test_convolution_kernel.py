@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import lunette as ln
+from lunette import boxes
 from lunette.kernels import threads
 from lunette.kernels.cpu import correlation, geometry
 from lunette.spec import convolution as meaning
@@ -137,7 +138,10 @@ def random_geometry(generator):
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_agrees_with_the_specification_for_random_geometries(seed):
+def test_agrees_with_the_specification_for_random_geometries(seed, monkeypatch):
+    if seed % 2:  # sums over positions that are many boxes
+        monkeypatch.setattr(boxes, "NUMBERS", 1)
+        monkeypatch.setattr(boxes, "POSITIONS", 5)
     op, x_shape, weight_shape = random_geometry(np.random.default_rng(seed))
     given = problem(op, x_shape, weight_shape, np.float64)
     magnitudes = verbs(op, *(tuple(map(abs, g)) for g in given[:2]), abs(given[2]), "spec")
@@ -234,7 +238,10 @@ def layouts(a):
     yield place
 
 
-@pytest.mark.parametrize("op, x_shape, weight_shape", [CASES[0], CASES[1], CASES[9]], ids=repr)
+LAYOUTS = [CASES[0], CASES[1], CASES[9], (ln.Conv((1, 1)), (2, 5, 9, 60), (20, 5, 1, 1))]
+
+
+@pytest.mark.parametrize("op, x_shape, weight_shape", LAYOUTS, ids=repr)
 @pytest.mark.parametrize("dtype", [np.float16, np.float32])
 def test_any_layout_gives_the_same_bits(op, x_shape, weight_shape, dtype):
     (x, w, b), tangents, grad = problem(op, x_shape, weight_shape, dtype)
@@ -245,13 +252,17 @@ def test_any_layout_gives_the_same_bits(op, x_shape, weight_shape, dtype):
             assert same_bits(value, result[name]), name
 
 
-def test_any_number_of_threads_any_batch_and_any_run_give_the_same_bits():
+@pytest.mark.parametrize("positions", [None, 100])
+def test_any_number_of_threads_any_batch_and_any_run_give_the_same_bits(positions, monkeypatch):
+    if positions:
+        monkeypatch.setattr(boxes, "NUMBERS", 1)
+        monkeypatch.setattr(boxes, "POSITIONS", positions)
     op, x_shape, weight_shape = ln.Conv((3, 3), 2, 1), (6, 5, 17, 30), (9, 5, 3, 3)
     given = problem(op, x_shape, weight_shape, np.float32)
     expected = verbs(op, *given)
     usual = threads.get_num_threads()
     try:
-        for count in (1, 2, 5):
+        for count in (1, 2, 8):
             threads.set_num_threads(count)
             for name, value in verbs(op, *given).items():
                 assert same_bits(value, expected[name]), (count, name)
@@ -264,6 +275,24 @@ def test_any_number_of_threads_any_batch_and_any_run_give_the_same_bits():
     # Output rows 4 … 6 read input rows 7 … 13: a part of the image convolves as it does in the whole.
     part = ln.Conv((3, 3), 2, ((0, 0), (1, 1)))(np.ascontiguousarray(x[:, :, 7:14]), w, b)
     assert same_bits(part, expected["forward"][:, :, 4:7])
+
+
+@pytest.mark.parametrize("groups", [1, 5])
+def test_sums_over_many_boxes_do_not_depend_on_threads(groups, monkeypatch):
+    """Also of groups of one row, whose positions lie along vectors."""
+    monkeypatch.setattr(boxes, "NUMBERS", 1)
+    monkeypatch.setattr(boxes, "POSITIONS", 300)
+    op = ln.Conv((3, 3), 1, 1, groups=groups)
+    given = problem(op, (2, 5, 40, 50), (5, 5 // groups, 3, 3), np.float32)
+    usual, results = threads.get_num_threads(), []
+    try:
+        for count in (1, 2, 8):
+            threads.set_num_threads(count)
+            results.append(op.vjp(given[0], given[2]))
+    finally:
+        threads.set_num_threads(usual)
+    for result in results[1:]:
+        assert all(same_bits(a, b) for a, b in zip(result, results[0], strict=True))
 
 
 def test_many_python_threads_at_once():

@@ -4,6 +4,8 @@ import dask.array as da
 import numpy as np
 from hypothesis import strategies as st
 
+from lunette.ops.base import is_float
+
 
 @st.composite
 def axis_chunks(draw, n):
@@ -43,8 +45,9 @@ def same_bits(lazy, expected):
     if actual.dtype.kind == "O":
         assert (actual == expected).all()
         return
-    if actual.dtype.kind == "f":
+    if is_float(actual.dtype):
         nan = np.isnan(expected)
         assert (np.isnan(actual) == nan).all()
-        actual, expected = np.where(nan, 0, actual), np.where(nan, 0, expected)
+        zero = np.zeros((), actual.dtype)
+        actual, expected = np.where(nan, zero, actual), np.where(nan, zero, expected)
     assert np.ascontiguousarray(actual).tobytes() == np.ascontiguousarray(expected).tobytes()

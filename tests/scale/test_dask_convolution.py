@@ -1,4 +1,6 @@
-"""Convolution of Dask arrays: exact over rationals for any chunking, the same bits where promised."""
+"""Convolution of Dask arrays by the specification: exact over rationals, the same bits for floats."""
+
+from unittest.mock import patch
 
 import dask.array as da
 import numpy as np
@@ -7,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lunette as ln
+from lunette import boxes
 from lunette.adapters import dask as adapter
 from tests.scale.chunkings import axis_chunks, chunked, float_arrays, same_bits
 from tests.strategies import axis_arguments, fraction_arrays
@@ -61,7 +64,7 @@ def test_over_rationals_every_verb_is_exact_for_any_chunking(transposed, data):
 @pytest.mark.parametrize("transposed", [False, True])
 @given(data=st.data())
 @settings(max_examples=30)
-def test_floats_have_the_same_bits_but_for_sums_over_positions(transposed, data):
+def test_floats_have_the_same_bits_for_any_chunking(transposed, data):
     op, shapes = data.draw(convolutions(transposed))
     operands = tuple(data.draw(float_arrays(s)) for s in shapes)
     tangents = tuple(data.draw(float_arrays(s)) for s in shapes)
@@ -76,8 +79,10 @@ def test_floats_have_the_same_bits_but_for_sums_over_positions(transposed, data)
     )
     gy = data.draw(float_arrays(y.shape))
     gradient = data.draw(chunked(gy))
-    lazy_gx, *_ = ln.vjp(op, (lazy, *operands[1:]), gradient, **options)
-    same_bits(lazy_gx, ln.vjp(op, operands, gy, **options)[0])
+    with patch.multiple(boxes, NUMBERS=1, POSITIONS=data.draw(st.sampled_from([1, 3, 8, 1000]))):
+        found = ln.vjp(op, (lazy, *operands[1:]), gradient, **options)
+        for a, b in zip(found, ln.vjp(op, operands, gy, **options), strict=True):
+            same_bits(a, b)
 
 
 @given(data=st.data())
@@ -115,25 +120,3 @@ def test_what_does_not_fit_is_refused_before_any_work():
         ln.conv(x, np.ones((4, 3, 2)))
     with pytest.raises(TypeError, match="bias has dtype"):
         ln.conv(x, np.ones((4, 2, 2)), np.ones(4, np.float32))
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_the_kernels_keep_the_bits_of_each_output_and_the_bound_of_the_weights(seed):
-    rng = np.random.default_rng(seed)
-    into, out, k = (int(v) for v in rng.integers(1, (30, 12, 4)))
-    x = rng.integers(-8, 9, (2, into, 23, 31)).astype("f4") / 7
-    weight = rng.normal(size=(out, into, k, k)).astype("f4")
-    op = ln.Conv((k, k), stride=int(rng.integers(1, 3)), padding=1)
-    lazy = da.from_array(x, chunks=(1, into, *rng.integers(3, 20, 2).tolist()))
-    y = ln.forward(op, x, weight)
-    same_bits(ln.forward(op, lazy, weight), y)
-    gy = rng.normal(size=y.shape).astype("f4")
-    lazy_gx, lazy_weight = ln.vjp(op, (lazy, weight), da.from_array(gy, chunks=(2, out, 7, 9)))
-    gx, _ = ln.vjp(op, (x, weight), gy)
-    same_bits(lazy_gx, gx)
-    wide, ones = (x.astype("f8"), weight.astype("f8")), gy.astype("f8")
-    exact = ln.vjp(op, wide, ones)[1]
-    sizes = ln.vjp(op, tuple(map(np.abs, wide)), np.abs(ones))[1]
-    terms = gy[:, 0].size
-    bound = terms * 2**-24 / (1 - terms * 2**-24) * sizes
-    assert (np.abs(lazy_weight.compute(scheduler="sync") - exact) <= bound).all()

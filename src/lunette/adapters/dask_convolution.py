@@ -3,21 +3,22 @@
 A convolution and the gradient of its transpose are blocks of windows; a transposed convolution and
 the gradient of a convolution in x are blocks of image. A block is a convolution of its own slab
 with the padding that the array's true edges leave it. Gradients of weights and bias are sums over
-blocks, block by block in row-major order.
+the boxes of `lunette.boxes`, which know nothing of chunks: each box is a task.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise, product
-from typing import Any, NamedTuple
+from operator import add
+from typing import Any
 
 import dask.array as da
 import numpy as np
 from dask._task_spec import List, Task, TaskRef
 from dask.base import tokenize
 
-from lunette import dispatch
+from lunette import boxes, dispatch
 from lunette.adapters.graphs import (
     Operand,
     Whole,
@@ -29,13 +30,14 @@ from lunette.adapters.graphs import (
     ranges_of,
 )
 from lunette.adapters.slabs import bounds_of, cut_outputs
-from lunette.ops.convolution import Conv, Convolution, ConvTranspose
+from lunette.ops.convolution import Conv, Convolution
+from lunette.ops.parts import Axis, image_axis, part_op, window_axis, with_zeros
 from lunette.regions import Sliding
 
 __all__ = ["forward", "jvp", "vjp"]
 
 FAN_IN = 16
-"""Partial sums that one task adds up."""
+"""Partial sums that one task adds up: a power of two, so that they are a whole branch of the tree."""
 
 
 def forward(op: Convolution, arrays: tuple[Any, ...], backend: str | None, chunks: Any) -> Any:
@@ -65,7 +67,7 @@ def vjp(
     image, windows = (gradient, x) if op.transposed else (x, gradient)
     gradients = [gx.rechunk(x.chunks), _weight_gradient(op, image, windows, weight, backend)]
     if len(arrays) == 3:
-        gradients.append(_bias_gradient(op, gradient))
+        gradients.append(_bias_gradient(op, gradient, backend))
     return tuple(gradients)
 
 
@@ -98,18 +100,6 @@ def _value(
     return blocks.apply(verb, images, parameters, chunks, out_shape, backend)
 
 
-class Axis(NamedTuple):
-    """One axis of a block: the slab it reads, and the block's own padding.
-
-    With `zeros`, the block reads padding alone: the slab is so many zeros.
-    """
-
-    slab: tuple[int, int]
-    padding: tuple[int, int]
-    zeros: int
-    output_padding: int
-
-
 class _Blocks:
     """A convolution cut into blocks of its result, with its numbers or those of its adjoint."""
 
@@ -121,16 +111,14 @@ class _Blocks:
 
     def axes(self, chunks: Sequence[tuple[int, ...]]) -> list[list[Axis]]:
         """The axis of each chunk of the result, for each axis that windows slide over."""
-        cut = _image_axis if self.transposed else _window_axis
+        found = []
         lengths = zip(self.op.regions, self.in_lengths, self.out_lengths, chunks, strict=True)
-        return [
-            [cut(region, n, m, lo, hi) for lo, hi in ranges_of(c)] for region, n, m, c in lengths
-        ]
-
-    def settings(self, verb: str, backend: str | None) -> tuple[Any, ...]:
-        """What every task of these blocks needs to know."""
-        op = self.op
-        return verb, self.transposed, (op.kernel, op.stride, op.dilation, op.groups), backend
+        for region, n, m, c in lengths:
+            if self.transposed:
+                found.append([image_axis(region, m, n, lo, hi) for lo, hi in ranges_of(c)])
+            else:
+                found.append([window_axis(region, n, lo, hi) for lo, hi in ranges_of(c)])
+        return found
 
     def apply(
         self,
@@ -149,7 +137,7 @@ class _Blocks:
         ranges = [ranges_of(c) for c in chunks[:batch]] + [[(0, x.shape[batch])]]
         ranges += [[a.slab for a in axis] for axis in axes]
         operands = [Operand(a, ranges) for a in images] + [Whole(p) for p in parameters]
-        settings = self.settings(verb, backend)
+        settings = verb, self.op, self.transposed, backend
 
         def arguments(index: tuple[int, ...]) -> tuple[Any, ...]:
             return settings, tuple(a[i] for a, i in zip(axes, index[batch + 1 :], strict=True))
@@ -166,30 +154,6 @@ class _Blocks:
         )
 
 
-def _window_axis(region: Sliding, n: int, m: int, first: int, last: int) -> Axis:
-    """Windows `first ≤ i < last` of an image of `n` positions."""
-    before, _ = region.margins(n)
-    stride = region.stride or 1
-    origin = first * stride - before
-    end = (last - 1) * stride - before + region.extent
-    lo, hi = max(origin, 0), min(end, n)
-    if lo >= hi:
-        return Axis((0, 0), (0, 0), end - origin, 0)
-    return Axis((lo, hi), (lo - origin, end - hi), 0, 0)
-
-
-def _image_axis(region: Sliding, m: int, n: int, lo: int, hi: int) -> Axis:
-    """Positions `lo ≤ p < hi` of an image of `n` that `m` windows send to."""
-    before, _ = region.margins(n)
-    stride = region.stride or 1
-    first = max(0, -((region.extent - 1 - lo - before) // stride))
-    first = min(first, (lo + before) // stride, m - 1)
-    last = max(first + 1, min(m, (hi - 1 + before) // stride + 1))
-    end = (last - 1) * stride - before + region.extent
-    padding = (lo - (first * stride - before), max(0, end - hi))
-    return Axis((first, last), padding, 0, max(0, hi - end))
-
-
 def _cut_image(region: Sliding, chunks: tuple[int, ...], n: int) -> tuple[int, ...]:
     """Chunks of an image, one for each chunk of the windows that send to it."""
     before, _ = region.margins(n)
@@ -202,39 +166,20 @@ def _cut_image(region: Sliding, chunks: tuple[int, ...], n: int) -> tuple[int, .
 # -- blocks --
 
 
-def _block_op(settings: Any, axes: tuple[Axis, ...]) -> Convolution:
-    _, transposed, (kernel, stride, dilation, groups), _ = settings
-    padding = tuple(a.padding for a in axes)
-    if transposed:
-        extra = tuple(a.output_padding for a in axes)
-        return ConvTranspose(kernel, stride, padding, extra, dilation, groups)
-    return Conv(kernel, stride, padding, dilation, groups)
-
-
-def _with_zeros(slab: Any, axes: tuple[Axis, ...]) -> Any:
-    """The slab, or zeros where the block reads padding alone on some axis."""
-    if not any(a.zeros for a in axes):
-        return slab
-    lengths = tuple(
-        a.zeros or n for a, n in zip(axes, slab.shape[slab.ndim - len(axes) :], strict=True)
-    )
-    return np.zeros(slab.shape[: slab.ndim - len(axes)] + lengths, slab.dtype)
-
-
 def _block_task(settings: Any, axes: tuple[Axis, ...], readings: Any, *blocks: Any) -> Any:
     return on_host(_block, settings, axes, gather(readings, blocks))
 
 
 def _block(settings: Any, axes: tuple[Axis, ...], operands: list[Any]) -> Any:
-    verb, _, _, backend = settings
-    op = _block_op(settings, axes)
+    verb, whole, transposed, backend = settings
+    op = part_op(whole, transposed, axes)
     if verb == "forward":
         x, *parameters = operands
-        return dispatch.forward(op, _with_zeros(x, axes), *parameters, backend=backend)
+        return dispatch.forward(op, with_zeros(x, axes), *parameters, backend=backend)
     x, dx, *parameters = operands
     count = len(parameters) // 2
-    primals = (_with_zeros(x, axes), *parameters[:count])
-    tangents = (_with_zeros(dx, axes), *parameters[count:])
+    primals = (with_zeros(x, axes), *parameters[:count])
+    tangents = (with_zeros(dx, axes), *parameters[count:])
     return dispatch.jvp(op, primals, tangents, backend=backend)
 
 
@@ -242,30 +187,21 @@ def _block(settings: Any, axes: tuple[Axis, ...], operands: list[Any]) -> Any:
 
 
 def _weight_gradient(op: Convolution, image: Any, windows: Any, weight: Any, backend: Any) -> Any:
-    """Every block of windows gives a part; parts are added in order, in float32 for half types."""
-    rank = op.rank
-    batch = windows.ndim - rank - 1
-    chunks = windows.chunks
-    blocks = _Blocks(op, False, windows.shape, image.shape)
-    axes = blocks.axes(chunks[batch + 1 :])
-    ranges = [ranges_of(c) for c in chunks[:batch]] + [[(0, image.shape[batch])]]
-    ranges += [[a.slab for a in axis] for axis in axes]
-    window_ranges = [ranges_of(c) for c in chunks[:batch]] + [[(0, windows.shape[batch])]]
-    window_ranges += [ranges_of(c) for c in chunks[batch + 1 :]]
-    operands: list[Operand | Whole] = [Operand(image, ranges), Operand(windows, window_ranges)]
+    """Every box of windows gives a part; half types are parts in float32, rounded at the end."""
+    channel = windows.ndim - op.rank - 1
+    ranges = boxes.of_windows(op, image.shape, windows.shape)
+    lengths = zip(op.regions, image.shape[channel + 1 :], ranges[channel + 1 :], strict=True)
+    axes = [[window_axis(region, n, *ends) for ends in along] for region, n, along in lengths]
+    slabs = [*ranges[:channel], [(0, image.shape[channel])]]
+    slabs += [[a.slab for a in axis] for axis in axes]
+
+    def arguments(index: tuple[int, ...]) -> tuple[Any, ...]:
+        return (tuple(a[i] for a, i in zip(axes, index[channel + 1 :], strict=True)),)
+
+    operands: list[Operand | Whole] = [Operand(image, slabs), Operand(windows, ranges)]
     operands.append(Whole(weight))
-    settings = blocks.settings("vjp", backend)
-    names = [o.array.name for o in operands]
-    name = f"lunette-weight-{tokenize(repr(op), backend, names)}"
-    tasks, parts = {}, []
-    counts = [1 if a == batch else len(c) for a, c in enumerate(chunks)]
-    for index in product(*map(range, counts)):
-        readings, references = inputs(operands, index)
-        block_axes = tuple(a[i] for a, i in zip(axes, index[batch + 1 :], strict=True))
-        key = (f"{name}-part", *index)
-        tasks[key] = Task(key, _weight_task, settings, block_axes, readings, *references)
-        parts.append(key)
-    return _added(name, tasks, parts, [o.array for o in operands], weight)
+    numblocks = [len(along) for along in ranges]
+    return _added("weight", _weight_task, (op, backend), arguments, operands, numblocks, weight)
 
 
 def _weight_task(settings: Any, axes: tuple[Axis, ...], readings: Any, *blocks: Any) -> Any:
@@ -273,33 +209,58 @@ def _weight_task(settings: Any, axes: tuple[Axis, ...], readings: Any, *blocks: 
 
 
 def _weight_part(settings: Any, axes: tuple[Axis, ...], operands: list[Any]) -> Any:
+    op, backend = settings
     image, windows, weight = (_wide(a) for a in operands)
-    op = _block_op(settings, axes)
-    parts = dispatch.vjp(op, (_with_zeros(image, axes), weight), windows, backend=settings[3])
-    return parts[1]
+    numbers = (with_zeros(image, axes), weight)
+    part = part_op(op, False, axes)
+    return dispatch.vjp(part, numbers, windows, backend=backend, needs=(False, True))[1]
 
 
-def _bias_gradient(op: Convolution, gradient: Any) -> Any:
-    """The sum of the gradient over everything but channels, block by block."""
-    channel = gradient.ndim - op.rank - 1
-    merged = gradient.rechunk({channel: -1})
-    name = f"lunette-bias-{tokenize(repr(op), merged.name)}"
+def _bias_gradient(op: Convolution, gradient: Any, backend: Any) -> Any:
+    """Every box of the gradient gives its part, which does not depend on what the op is."""
+    ranges = boxes.of_grad(op, gradient.shape)
+    like = np.empty((gradient.shape[-op.rank - 1],), gradient.dtype)
+    numblocks = [len(along) for along in ranges]
+    operands = [Operand(gradient, ranges)]
+    return _added(
+        "bias", _bias_task, (op.rank, backend), lambda index: (), operands, numblocks, like
+    )
+
+
+def _bias_task(settings: Any, readings: Any, *blocks: Any) -> Any:
+    return on_host(_bias_part, settings, gather(readings, blocks))
+
+
+def _bias_part(settings: Any, operands: list[Any]) -> Any:
+    rank, backend = settings
+    grad = _wide(operands[0])
+    channels = grad.shape[-rank - 1]
+    # Any convolution with results of this shape will do: the smallest is 1 to `channels`, kernel 1.
+    x = np.zeros((*grad.shape[: -rank - 1], 1, *grad.shape[-rank:]), grad.dtype)
+    weight = np.zeros((channels, 1, *(1,) * rank), grad.dtype)
+    numbers = (x, weight, np.zeros(channels, grad.dtype))
+    op, needs = Conv((1,) * rank), (False, False, True)
+    return dispatch.vjp(op, numbers, grad, backend=backend, needs=needs)[2]
+
+
+def _added(
+    name: str,
+    task: Callable[..., Any],
+    settings: Any,
+    arguments: Callable[[tuple[int, ...]], tuple[Any, ...]],
+    operands: Sequence[Operand | Whole],
+    numblocks: Sequence[int],
+    like: Any,
+) -> Any:
+    """One chunk: the parts of all boxes, added in their tree, some levels of it in each task."""
+    arrays = [o.array for o in operands]
+    name = f"lunette-{name}-{tokenize(repr(settings), [a.name for a in arrays])}"
     tasks, parts = {}, []
-    for index in product(*map(range, merged.numblocks)):
-        key = (f"{name}-part", *index)
-        tasks[key] = Task(key, _channel_sum, channel, TaskRef((merged.name, *index)))
+    for index in product(*map(range, numblocks)):
+        readings, references = inputs(operands, index)
+        key: tuple[Any, ...] = (f"{name}-part", *index)
+        tasks[key] = Task(key, task, settings, *arguments(index), readings, *references)
         parts.append(key)
-    like = np.empty((gradient.shape[channel],), gradient.dtype)
-    return _added(name, tasks, parts, [merged], like)
-
-
-def _channel_sum(channel: int, block: Any) -> Any:
-    axes = tuple(a for a in range(block.ndim) if a != channel)
-    return _wide(block).sum(axis=axes)
-
-
-def _added(name: str, tasks: dict[Any, Any], parts: list[Any], arrays: Any, like: Any) -> Any:
-    """One chunk: the parts added in order, a few at a time."""
     level = 0
     while len(parts) > FAN_IN:
         groups = [parts[i : i + FAN_IN] for i in range(0, len(parts), FAN_IN)]
@@ -315,10 +276,8 @@ def _added(name: str, tasks: dict[Any, Any], parts: list[Any], arrays: Any, like
 
 
 def _sum(parts: list[Any]) -> Any:
-    total = parts[0]
-    for part in parts[1:]:
-        total = total + part
-    return total
+    with np.errstate(all="ignore"):
+        return boxes.add_up(parts, add)
 
 
 def _last_sum(parts: list[Any], dtype: Any, shape: Any) -> Any:

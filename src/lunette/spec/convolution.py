@@ -4,17 +4,20 @@ A convolution reads the image and gives the windows; its transpose reads the win
 image; the gradient of the weights reads both. So every verb is one of three sums over one walk.
 Padding is zeros around the image: they are multiplied, and nothing is sent to them. Sums start
 from zero and fold left to right in the order of the walk, and the bias is added last: that order
-is the meaning. Half types are computed in float32 and rounded once.
+is the meaning. Gradients of weights and bias are sums over all positions: they fold so within each
+box of `lunette.boxes`, and boxes are added in its tree. Half types are computed in float32 and
+rounded once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import product
 from typing import Any
 
 import numpy as np
 
+from lunette.boxes import Box, Range, add_up, boxes, of_grad, of_windows
 from lunette.ops.convolution import Convolution
 from lunette.spec.scalars import lift, lower, of_array
 
@@ -55,23 +58,39 @@ def jvp(op: Convolution, operands: tuple[Array, ...], tangents: tuple[Array, ...
 def vjp(op: Convolution, operands: tuple[Array, ...], grad: Array) -> tuple[Array, ...]:
     """The gradients of x, of the weight and of the bias, if there is one."""
     *numbers, gy = _lift((*operands, grad))
-    gradients = [_zeros(a.shape, (*operands, grad)) for a in operands]
+    zeros = [_zeros(a.shape, (*operands, grad)) for a in operands]
     x, weight = numbers[:2]
     image, windows = (gy, x) if op.transposed else (x, gy)
     with np.errstate(all="ignore"):
-        if op.transposed:
-            add_windows(op, gradients[0], image, weight)
-        else:
-            add_image(op, gradients[0], windows, weight)
-        add_weight(op, gradients[1], image, windows)
+        (add_windows if op.transposed else add_image)(op, zeros[0], gy, weight)
+        gradients = [zeros[0]]
+        ranges = of_windows(op, image.shape, windows.shape)
+        gradients.append(_over_boxes(add_weight, zeros[1], ranges, op, image, windows))
         if len(operands) == 3:
-            channel = gy.ndim - op.rank - 1
-            for place in np.ndindex(gy.shape):
-                gradients[2][place[channel]] = gradients[2][place[channel]] + gy[place]
+            ranges = of_grad(op, gy.shape)
+            gradients.append(_over_boxes(add_channels, zeros[2], ranges, op, gy))
     return tuple(lower(g, a.dtype) for g, a in zip(gradients, operands, strict=True))
 
 
-# -- the three sums --
+def _over_boxes(
+    add: Callable[..., None],
+    zeros: Array,
+    ranges: list[list[Range]],
+    op: Convolution,
+    *terms: Array,
+) -> Array:
+    """The sum over all positions: one that starts from zeros in each box, added in the tree."""
+
+    def part(box: Box) -> Array:
+        total = zeros.copy()
+        add(op, total, *terms, box)
+        return total
+
+    total = add_up(map(part, boxes(ranges)), np.add)
+    return zeros if total is None else total
+
+
+# -- the sums --
 
 
 def add_windows(op: Convolution, windows: Array, image: Array, weight: Array) -> None:
@@ -88,22 +107,30 @@ def add_image(op: Convolution, image: Array, windows: Array, weight: Array) -> N
             image[cell] = image[cell] + weight[tap] * windows[window]
 
 
-def add_weight(op: Convolution, weight: Array, image: Array, windows: Array) -> None:
-    """Add to each weight the sum of window × cell over all windows, in order."""
+def add_weight(op: Convolution, weight: Array, image: Array, windows: Array, box: Box) -> None:
+    """Add to each weight the sum of window × cell over the windows of a box, in order."""
     zero = _zero((image, windows))
-    for window, cell, tap in walk(op, windows.shape, image.shape, weight.shape):
+    for window, cell, tap in walk(op, windows.shape, image.shape, weight.shape, box):
         weight[tap] = weight[tap] + windows[window] * (zero if cell is None else image[cell])
 
 
+def add_channels(op: Convolution, bias: Array, grad: Array, box: Box) -> None:
+    """Add to each channel's sum the gradients of a box, in order."""
+    for place in _indices(box):
+        channel = place[-op.rank - 1]
+        bias[channel] = bias[channel] + grad[place]
+
+
 def walk(
-    op: Convolution, windows: Index, image: Index, weight: Index
+    op: Convolution, windows: Index, image: Index, weight: Index, box: Box | None = None
 ) -> Iterator[tuple[Index, Index | None, Index]]:
     """(window, cell, tap): every window in row-major order, every weight of it in row-major order.
 
-    Each is an index into the array of that shape; the cell of a tap on padding is None.
+    Each is an index into the array of that shape; the cell of a tap on padding is None. With a
+    `box`, the windows in it.
     """
     rank, per_group = op.rank, weight[0] // op.groups
-    for window in np.ndindex(windows):
+    for window in _indices(box or tuple((0, n) for n in windows)):
         batch, channel, place = window[: -rank - 1], window[-rank - 1], window[-rank:]
         first = channel // per_group * weight[1]
         axes = [
@@ -113,8 +140,13 @@ def walk(
         for c in range(weight[1]):
             for taps in product(*map(enumerate, axes)):
                 tap = (channel, c, *(j for j, _ in taps))
-                cell = (*batch, first + c, *(p for _, p in taps))
+                cell: tuple[Any, ...] = (*batch, first + c, *(p for _, p in taps))
                 yield window, None if None in cell else cell, tap
+
+
+def _indices(box: Box) -> Iterable[Index]:
+    """Every index in the box, in row-major order."""
+    return product(*(range(first, last) for first, last in box))
 
 
 def _cells(region: Any, n: int, i: int) -> list[int | None]:

@@ -4,20 +4,20 @@ Three sums make every verb. Those of windows and of image cells are the same loo
 image cell is a sum over the windows that read it, and cells of one residue modulo the stride share
 their taps. Each is a fold that starts from the bias and takes channels, then taps, in order, with
 fused multiply-adds where the processor has them; so its bits depend on nothing but the numbers.
-That of the weights goes over positions, block by block. Scratch memory is a few hundred kilobytes
-per thread and some megabytes of weights or gradients in another order.
+Those of weights and bias go over positions, box by box. Scratch memory is a few hundred kilobytes
+per thread, some megabytes of weights or gradients in another order, and a box of half types in float32.
 """
 
 from __future__ import annotations
 
-from math import prod
 from typing import Any
 
 import numpy as np
 
+from lunette.boxes import NUMBERS
 from lunette.kernels.cpu.correlation import FORMS, SCRATCH, Array, image_sums, window_sums
+from lunette.kernels.cpu.position_sums import bias_gradient, weight_gradient, widened
 from lunette.kernels.cpu.results import new_array
-from lunette.kernels.cpu.weight_sums import weight_sums
 from lunette.ops.base import is_float
 from lunette.ops.convolution import Convolution
 
@@ -52,14 +52,14 @@ def jvp(op: Convolution, operands: tuple[Array, ...], tangents: tuple[Array, ...
 def _sum(op: Convolution, operands: tuple[Array, ...], tangents: tuple[Array, ...] | None) -> Array:
     """The sum of the terms of one source, x and weight, or of both, one of them a tangent."""
     out = new_array(op.out_shape(*(a.shape for a in operands)), operands[0].dtype)
-    constants = [_widened(a) for a in operands[1:]]
-    moves = [_widened(a) for a in tangents[1:]] if tangents else []
+    constants = [widened(a) for a in operands[1:]]
+    moves = [widened(a) for a in tangents[1:]] if tangents else []
     for part in _parts(op, operands[0], out):
-        x, result = _widened(operands[0][part]), out[part]
+        x, result = widened(operands[0][part]), out[part]
         wide = result if out.dtype in FORMS else np.empty(result.shape, x.dtype)
         sources, bias = [(x, constants[0])], constants[1:]
         if tangents:
-            sources, bias = [(_widened(tangents[0][part]), constants[0]), (x, moves[0])], moves[1:]
+            sources, bias = [(widened(tangents[0][part]), constants[0]), (x, moves[0])], moves[1:]
         _value(op, sources, bias, wide)
         if wide is not result:
             result[...] = wide
@@ -75,34 +75,30 @@ def vjp_of(
     op: Convolution, operands: tuple[Array, ...], grad: Array, needs: tuple[bool, ...]
 ) -> tuple[Any, ...]:
     """The gradients that are needed; None for the others."""
-    weight = _widened(operands[1])
-    gx = new_array(operands[0].shape if needs[0] else (0,), grad.dtype)
-    gweight = np.zeros(weight.shape if needs[1] else 0, weight.dtype)
-    gbias = np.zeros(grad.shape[-op.rank - 1], weight.dtype)
-    for number, part in enumerate(_parts(op, operands[0], grad)):
-        x, gy = _widened(operands[0][part]), _widened(grad[part])
-        if needs[0]:
-            result = gx[part]
-            wide = result if gx.dtype in FORMS else np.empty(result.shape, x.dtype)
-            (window_sums if op.transposed else image_sums)(op, [(gy, weight)], [], wide)
-            if wide is not result:
-                result[...] = wide
-        if needs[1]:
-            more = np.empty_like(gweight) if number else gweight
-            weight_sums(op, *((gy, x) if op.transposed else (x, gy)), more)
-            if number:
-                with np.errstate(all="ignore"):
-                    gweight += more
-        if len(operands) == 3 and needs[2]:
-            with np.errstate(all="ignore"):
-                gbias += _channel_sums(op, gy)
-    found = zip((gx, gweight, gbias), operands, needs, strict=False)
-    return tuple(g.astype(grad.dtype, copy=False) if need else None for g, _, need in found)
+    x, weight, gy = operands[0], widened(operands[1]), grad
+    if x.size + gy.size <= NUMBERS:  # a box at the most: half types are widened once for all sums
+        x, gy = widened(x), widened(gy)
+    found: list[Any] = [None] * len(operands)
+    if needs[0]:
+        found[0] = _image_gradient(op, x, weight, gy, grad.dtype)
+    if needs[1]:
+        image, windows = (gy, x) if op.transposed else (x, gy)
+        found[1] = weight_gradient(op, image, windows, weight.shape, weight.dtype)
+    if len(operands) == 3 and needs[2]:
+        found[2] = bias_gradient(op, gy, weight.dtype)
+    return tuple(None if g is None else g.astype(grad.dtype, copy=False) for g in found)
 
 
-def _widened(array: Array) -> Array:
-    """Half types as float32; they are rounded once, at the end."""
-    return array if array.dtype in FORMS else array.astype(np.float32)
+def _image_gradient(op: Convolution, x: Array, weight: Array, grad: Array, dtype: Any) -> Array:
+    """The gradient of x, of this dtype: the adjoint of the value."""
+    gx = new_array(x.shape, dtype)
+    for part in _parts(op, x, grad):
+        gy, result = widened(grad[part]), gx[part]
+        wide = result if gx.dtype in FORMS else np.empty(result.shape, gy.dtype)
+        (window_sums if op.transposed else image_sums)(op, [(gy, weight)], [], wide)
+        if wide is not result:
+            result[...] = wide
+    return gx
 
 
 def _parts(op: Convolution, x: Array, y: Array) -> list[Any]:
@@ -119,14 +115,3 @@ def _value(op: Convolution, sources: list[Any], bias: list[Array], out: Array) -
         image_sums(op, sources, bias, out)
     else:
         window_sums(op, sources, bias, out)
-
-
-def _channel_sums(op: Convolution, grad: Array) -> Array:
-    """The sum of each channel: pairwise over a channel of a batch item, then over the items."""
-    channels, items = grad.shape[-op.rank - 1], grad.shape[: -op.rank - 1]
-    sums = np.zeros((prod(items), channels), grad.dtype)
-    with np.errstate(all="ignore"):
-        for number, item in enumerate(np.ndindex(items)):
-            sums[number] = np.ascontiguousarray(grad[item]).reshape(channels, -1).sum(1)
-        total: Array = sums.sum(0)
-    return total

@@ -181,7 +181,10 @@ def _spread(op: Convolution, sources: list[Any], bias: list[Array], out: Array) 
                 values = windows[item].astype(work).reshape(groups, weight.shape[0] // groups, -1)
                 matrices = weight.astype(work).reshape(*values.shape[:2], weight.shape[1], -1)
                 for tap, place in enumerate(np.ndindex(op.kernel)):
-                    sent = np.matmul(matrices[..., tap].transpose(0, 2, 1), values)
+                    # Row by row: the order of a library's product may depend on its size.
+                    sent = np.zeros((*total.shape[:2], values.shape[2]), work)
+                    for row in range(values.shape[1]):
+                        sent += matrices[:, row, :, tap, None] * values[:, row, None]
                     cells, senders = _reached(op, place, lengths, windows.shape[-rank:])
                     shape = (*total.shape[:2], *windows.shape[-rank:])
                     total[(..., *cells)] += sent.reshape(shape)[(..., *senders)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from itertools import product
-from math import prod
+from math import inf, prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -304,10 +304,10 @@ def chunked(channels: int, taps: int, depth: int) -> tuple[int, int]:
     return -(-channels // (-(-channels * taps // depth) or 1)), max(1, taps)
 
 
-def merge(phase: Phase, strides: Strides) -> tuple[Array, ...]:
+def merge(phase: Phase, strides: Strides, short: float = inf) -> tuple[Array, ...]:
     """The phase's tables and the strides, at least two axes, those merged that are read as they lie.
 
-    An axis without taps and padding joins the one before it; then runs are longer.
+    An axis without taps and padding joins the one before it if it is `short`; then runs are longer.
     """
     lengths, counts, steps = list(phase.lengths), list(phase.counts), list(phase.steps)
     taps = np.array(phase.taps, np.int64).reshape(-1, len(lengths))
@@ -315,7 +315,7 @@ def merge(phase: Phase, strides: Strides) -> tuple[Array, ...]:
     for a in range(len(lengths) - 2, -1, -1):
         n = lengths[a + 1]
         whole = steps[a + 1] == 1 and counts[a + 1] == n and not taps[:, a + 1].any()
-        if whole and steps[a] == 1 and (table[:, a] == table[:, a + 1] * n).all():
+        if n < short and whole and steps[a] == 1 and (table[:, a] == table[:, a + 1] * n).all():
             lengths[a : a + 2] = [lengths[a] * n]
             counts[a : a + 2] = [counts[a] * n]
             del steps[a + 1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,9 +11,12 @@ import numpy as np
 from lunette.kernels.cpu.geometry import Phase, Slab, Strides, cells_of, chunked, merge, slab
 from lunette.kernels.cpu.weights import ROWS_MOST
 
-__all__ = ["WeightPlan", "weight_plan"]
+__all__ = ["WeightPlan", "fits", "weight_plan"]
 
 Array = np.ndarray[Any, Any]
+
+SHORT = 128
+"""An axis shorter than this, read as it lies, joins the one before it: rows of a block are longer."""
 
 
 class WeightPlan(NamedTuple):
@@ -33,6 +37,20 @@ class WeightPlan(NamedTuple):
 
 
 @lru_cache(maxsize=1024)
+def fits(phase: Phase, strides: Strides) -> bool:
+    """Whether image and windows of these strides have the blocks of arrays without gaps.
+
+    Blocks decide the order of a sum, and that must not depend on where the numbers lie.
+    """
+    whole = tuple(
+        tuple(prod(lengths[a + 1 :]) for a in range(len(lengths)))
+        for lengths in (phase.lengths, phase.counts)
+    )
+    found, wanted = (merge(phase, s, SHORT)[1] for s in (strides, whole))
+    return np.array_equal(found, wanted)
+
+
+@lru_cache(maxsize=1024)
 def weight_plan(
     phase: Phase,
     strides: Strides,
@@ -45,7 +63,7 @@ def weight_plan(
     units: int,
 ) -> WeightPlan:
     """Blocks of about so many positions, and `units` chunks or more, of blocks of `rows` taps."""
-    lengths, counts, steps, taps, table = merge(phase, strides)
+    lengths, counts, steps, taps, table = merge(phase, strides, SHORT)
     high, wide = int(counts[-2]), int(counts[-1])
     # As many rows as a window's reach, so that few rows are laid twice; whole rows, or parts of one.
     reach = int(np.ptp(taps[:, -2]) // steps[-2]) if wide <= 160 else 1

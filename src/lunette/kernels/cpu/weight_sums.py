@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from math import prod
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from lunette.kernels import threads
 from lunette.kernels.cpu import weights
-from lunette.kernels.cpu.correlation import FORMS, Array, Place, place, share
+from lunette.kernels.cpu.correlation import FORMS, Array, Form, Place, place, share
 from lunette.kernels.cpu.geometry import Phase, window_phase
 from lunette.kernels.cpu.vectors import VECTOR_BYTES
-from lunette.kernels.cpu.weight_geometry import WeightPlan, weight_plan
+from lunette.kernels.cpu.weight_geometry import WeightPlan, fits, weight_plan
 from lunette.ops.convolution import Convolution
 
-__all__ = ["weight_sums"]
+__all__ = ["Sums", "weight_sums"]
 
 BLOCK = 192
 """Positions of the windows that a thread transposes at a time."""
@@ -22,18 +23,64 @@ TURNED = 1 << 20
 """Bytes of transposed windows at a time: they stay in the second-level cache."""
 
 
-def weight_sums(op: Convolution, image: Array, windows: Array, out: Array) -> None:
-    """out = Σ over positions of image cell × window, for each weight."""
-    form, rank, groups = FORMS[out.dtype], op.rank, op.groups
+class Sums(NamedTuple):
+    """Sums for each weight in the order in which they were made: chunk by chunk of a plan.
+
+    `cut` is None where that is the weight's own order; `turned` is the weight of image and windows
+    in each other's places.
+    """
+
+    values: Array
+    shape: tuple[int, ...]
+    groups: int = 1
+    cut: WeightPlan | None = None
+    turned: bool = False
+
+    def add(self, other: Sums) -> Sums:
+        """Both together, in the memory of the first if their orders are the same."""
+        with np.errstate(all="ignore"):
+            if self._order() == other._order():
+                np.add(self.values, other.values, out=self.values)
+                return self
+            total = self.whole() + other.whole()
+        return Sums(total, total.shape)
+
+    def _order(self) -> Any:
+        return self.turned, self.cut and (self.cut.chunks[:, :3].tolist(), self.cut.taps)
+
+    def whole(self) -> Array:
+        """The sums in the order of the weight."""
+        if self.turned:
+            return np.ascontiguousarray(self._replace(turned=False).whole().swapaxes(0, 1))
+        if self.cut is None:
+            return self.values.reshape(self.shape)
+        rows = self.shape[0] // self.groups
+        out = np.empty(self.shape, self.values.dtype)
+        result = out.reshape(self.groups, rows, self.shape[1], -1)
+        for unit, values in enumerate(self.values):
+            group, number = divmod(unit, len(self.cut.chunks))
+            (c, last, depth), (t, stop) = self.cut.chunks[number, :3], self.cut.taps[number]
+            whole = values[:depth, :rows].reshape(last - c, stop - t, rows)
+            result[group, :, c:last, t:stop] = whole.transpose(2, 0, 1)
+        return out
+
+
+def weight_sums(
+    op: Convolution, image: Array, windows: Array, shape: tuple[int, ...], work: Any
+) -> Sums:
+    """The sum over positions of image cell × window, for each weight of an array of this shape."""
+    form, rank, groups = FORMS[np.dtype(work)], op.rank, op.groups
     phase = window_phase(op, image.shape[-rank:], windows.shape[-rank:])
-    if groups == 1 and out.shape[0] > out.shape[1] and _is_matrix(phase):
-        turned = np.empty((out.shape[1], out.shape[0], *out.shape[2:]), out.dtype)
-        weight_sums(op, windows, image, turned)
-        out[...] = turned.swapaxes(0, 1)
-        return
+    if groups == 1 and shape[0] > shape[1] and _is_matrix(phase):
+        turned = (shape[1], shape[0], *shape[2:])
+        return weight_sums(op, windows, image, turned, work)._replace(turned=True)
     source, grads = place(image, rank), place(windows, rank)
-    rows, channels, items = out.shape[0] // groups, out.shape[1], len(source.offsets)
+    rows, channels, items = shape[0] // groups, shape[1], len(source.offsets)
     strides = (source.strides, grads.strides)
+    if not fits(phase, strides):
+        image, windows = np.array(image, order="C"), np.array(windows, order="C")
+        source, grads = place(image, rank), place(windows, rank)
+        strides = (source.strides, grads.strides)
     vector = VECTOR_BYTES // form.size
     lanes = -(-rows // vector) * vector
     few = rows * 4 <= vector
@@ -42,8 +89,7 @@ def weight_sums(op: Convolution, image: Array, windows: Array, out: Array) -> No
     units = 2 * threads.get_num_threads()
     cut = weight_plan(phase, strides, items, groups, channels, form.size, positions, height, units)
     if few:
-        _weight_of_few(op, cut, source, grads, out)
-        return
+        return Sums(_sums_of_few(op, cut, source, grads, shape, form), shape)
     sums = np.zeros((groups * len(cut.chunks), cut.rows, lanes), form.work)
     per_block = int(np.prod(cut.slab.blocks))
     units = cut.slab.units if image.size else 0
@@ -67,12 +113,7 @@ def weight_sums(op: Convolution, image: Array, windows: Array, out: Array) -> No
              turned_at, lanes, sums.ctypes.data, cut.rows, form.zero,
              form.size, vector),
         )  # fmt: skip
-    result = out.reshape(groups, rows, channels, -1)
-    for unit, values in enumerate(sums):
-        group, number = divmod(unit, len(cut.chunks))
-        (c, last, depth), (t, stop) = cut.chunks[number, :3], cut.taps[number]
-        whole = values[:depth, :rows].reshape(last - c, stop - t, rows)
-        result[group, :, c:last, t:stop] = whole.transpose(2, 0, 1)
+    return Sums(sums, shape, groups, cut)
 
 
 def _is_matrix(phase: Phase) -> bool:
@@ -80,24 +121,28 @@ def _is_matrix(phase: Phase) -> bool:
     return phase.lengths == phase.counts and set(phase.steps) == {1} and not np.any(phase.taps)
 
 
-def _weight_of_few(
-    op: Convolution, cut: WeightPlan, source: Place, grads: Place, out: Array
-) -> None:
+def _sums_of_few(
+    op: Convolution,
+    cut: WeightPlan,
+    source: Place,
+    grads: Place,
+    shape: tuple[int, ...],
+    form: Form,
+) -> Array:
     """The same for groups of a few rows, by dot products along the positions."""
-    form, groups = FORMS[out.dtype], op.groups
-    taps = prod(op.kernel)
+    groups, taps = op.groups, prod(op.kernel)
     table = np.zeros(-(-taps // weights.TAPS) * weights.TAPS, np.int64)
     table[:taps] = cut.cells
-    sums = np.zeros((groups, out.shape[0] // groups, out.shape[1], len(table)), form.work)
+    sums = np.zeros((groups, shape[0] // groups, shape[1], len(table)), form.work)
     if source.array.size:
         share(
             weights.dots, groups,
             (cut.slab.units, cut.counts, cut.lengths, cut.steps, cut.slab.blocks, cut.slab.shape,
              cut.slab.planes, table, source.address, source.offsets, source.channel,
-             cut.strides[0], out.shape[1], grads.address, grads.offsets, grads.channel,
+             cut.strides[0], shape[1], grads.address, grads.offsets, grads.channel,
              cut.strides[1], sums.shape[1], sums, form.zero, form.size),
         )  # fmt: skip
-    out[...] = sums[..., :taps].reshape(out.shape)
+    return sums[..., :taps].reshape(shape)
 
 
 def _first_position(cut: WeightPlan, unit: int) -> int:
