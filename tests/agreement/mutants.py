@@ -261,8 +261,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "a −0 near a zero not looked for",
         FOLDED,
-        "strange |= negative(x, rows, count * length, n)",
-        "strange |= length < 0",
+        "mixed |= negative(x, rows, count * length, n)",
+        "mixed |= length < 0",
         "one cell",
     ),
     Mutation(

@@ -58,9 +58,9 @@ class _Flags(threading.local):
         return self.at
 
     def taken(self, items: int) -> Array:
-        """The items that are flagged; none is afterwards."""
+        """The flags of items; none is flagged afterwards."""
         flags = np.frombuffer(self.memory, np.uint8)
-        found = np.flatnonzero(flags[:items])
+        found = flags[:items].copy()
         flags[:] = 0
         return found
 
@@ -129,18 +129,17 @@ class Call:
 
         threads.run(task, self.units)
 
-    def run_items(self, a: Array, b: Array, c: Array, items: Any) -> None:
+    def run_items(self, a: Array, b: Array, c: Array, items: Any, flags: Any = None) -> None:
         """The units of some batch items alone."""
         kernel, plan, scratch = self.kernel, self.plan, self.scratch
+        last = plan.room if flags is None else flags.__array_interface__["data"][0]
         at_a, at_b, at_c = (v.__array_interface__["data"][0] for v in (a, b, c))
         each = self.units // plan.items
 
         def task(first: int, last: int) -> None:
             for item in items[first:last]:
                 start = int(item) * each
-                kernel(
-                    at_a, at_b, at_c, _scratch.of(scratch), plan.at, plan.room, start, start + each
-                )
+                kernel(at_a, at_b, at_c, _scratch.of(scratch), plan.at, last, start, start + each)
 
         threads.run(task, len(items))
 
@@ -149,18 +148,30 @@ class QuickCall(Call):
     """A call of a kernel that takes numbers on trust, and flags the items where it should not have."""
 
     again: Any  # gives the call that trusts nothing
+    in_order: Any = None  # gives the call that trusts numbers, and takes cells in their order
 
     def run(self, a: Array, b: Array, c: Array) -> None:
-        items = self.plan.items
+        # Two flags for each item: it has a NaN; it has zeros whose order matters.
+        size = 2 * self.plan.items
         if self.small:
-            self.run_alone(a, b, c, _flags.of(items))
+            self.run_alone(a, b, c, _flags.of(size))
             if 1 in _flags.memory:
-                self.again().run_items(a, b, c, _flags.taken(items))
+                self.mend(a, b, c, _flags.taken(size))
             return
-        flags = np.zeros(items, np.uint8)
+        flags = np.zeros(size, np.uint8)
         self.share_out(a, b, c, flags.__array_interface__["data"][0])
         if flags.any():
-            self.again().run_items(a, b, c, np.flatnonzero(flags))
+            self.mend(a, b, c, flags)
+
+    def mend(self, a: Array, b: Array, c: Array, flags: Array) -> None:
+        """Do flagged items again."""
+        strange, unordered = flags.reshape(2, -1)
+        unordered = np.flatnonzero(unordered > strange)
+        if len(unordered):
+            self.in_order().run_items(a, b, c, unordered, flags)
+        strange = np.flatnonzero(strange)
+        if len(strange):
+            self.again().run_items(a, b, c, strange)
 
 
 class TiledCall:

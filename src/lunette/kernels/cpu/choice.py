@@ -72,6 +72,7 @@ def forward_call(
                     kernel = row_first.kernel(dtype.name, "most", plan.near)
                 call = QuickCall(kernel, plan, out, result, lane, units, scratch)
                 call.again = lambda: forward_call(op, shape, strides, dtype, False)
+                call.in_order = lambda: _in_order(plan, dtype, out, lane, units)
                 return call.in_pieces(plan.tile_edges, 1)
             kernel = row_first.kernel(dtype.name, "larger", plan.near)
             return Call(kernel, plan, out, result, lane, units, 8 * plan.scratch_cells)
@@ -197,6 +198,13 @@ def _reach(region: Any) -> int:
     if isinstance(region, Part):
         return _reach(region.region)
     return int(region.kernel) if isinstance(region, Sliding) else 1 << 62
+
+
+@lru_cache(maxsize=64)
+def _in_order(plan: Plan, dtype: Any, shape: Shape, lane: int, units: int) -> Call:
+    """The call for maxima of items with zeros of both signs and no NaN."""
+    kernel = row_first.kernel(dtype.name, "most", plan.near)
+    return Call(kernel, plan, shape, dtype, lane, units, 8 * plan.scratch_cells)
 
 
 def _winners(plan: Plan, verb: str, shape: Shape, dtype: Any, units: int) -> Call:

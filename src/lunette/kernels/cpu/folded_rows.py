@@ -4,8 +4,8 @@ It serves a max of two axes or more, and a mean of two, where cells of a row lie
 lie alike on the last axis, and few of them share a row. A row of the input is read where it lies.
 
 Of equal cells a max keeps the first in row-major order, which differ only where they are zeros of
-either sign. This order is another, so where a maximum is zero and a −0 is near, as where there is a
-NaN, the item is flagged to be done again. A mean adds the cells of a column from the first to the last, then the columns so.
+either sign. This order is another, so where a maximum is zero and a −0 is near, the item is flagged to
+be done again in order; where there is a NaN, by a kernel that knows them. A mean adds the cells of a column from the first to the last, then the columns so.
 """
 
 # Numba types the kernels, not mypy.
@@ -31,6 +31,7 @@ from lunette.kernels.cpu.plan import (
     FLOW,
     FOLDED_LEFT,
     FOLDED_ROW,
+    ITEMS,
     LIST,
     LISTS,
     RANK,
@@ -299,6 +300,7 @@ def kernel(dtype: str, operation: str) -> Any:
         for unit in range(first, last):
             item, tile = unit // g[TILES], unit % g[TILES]
             base, target, seen, count = item_offset(g, item, 0), item_offset(g, item, 1), False, 0
+            mixed = False
             # Rows of results by number, in the order of memory.
             begin, end = tile * g[TILE] * across, min(g[AXES + 1], (tile + 1) * g[TILE]) * across
             asked = reached = base * size_of + begin * flow
@@ -338,12 +340,14 @@ def kernel(dtype: str, operation: str) -> Any:
                     )
                 if zero_found:
                     list_rows(planes, count, start, step, length, rows)
-                    strange |= negative(x, rows, count * length, n)
+                    mixed |= negative(x, rows, count * length, n)
                 seen |= strange
                 line += 1
                 if line == lines:
                     output, line = output + 1, 0
             if seen:
                 flags[item] = 1
+            if mixed:
+                flags[g[ITEMS] + item] = 1
 
     return fold_rows

@@ -30,8 +30,8 @@ BATCH_RANK, RANK, OUTPUT_ROWS, COUNT_PADDING, DIVISOR, BETA, SLABS, SLABS_AT = r
 LANES, TILE, TILES, SECOND, ROW, ROW_SIZE, LEFT, FOLD = range(8, 16)
 RESULT, THIRD, PADDED, DIVISORS = range(16, 20)
 SPREAD_SECOND, SPREAD_ROW, SPREAD_LEFT, SPREAD_END, LANE_STEP = range(20, 25)
-FOLDED_LEFT, FOLDED_ROW, LISTS, LIST, FLOW = range(25, 30)
-AXES = 30
+FOLDED_LEFT, FOLDED_ROW, LISTS, LIST, FLOW, ITEMS = range(25, 31)
+AXES = 31
 """Entries of pooled axes: length, outputs, stride in arrays 0, 1 and 2, windows, flat stride, and
 of regular axes the windows' stride, origin, dilation and kernel (0: not regular), then readers."""
 AXIS_WIDTH = 12
@@ -129,7 +129,7 @@ class Plan:
             header[DIVISOR : DIVISOR + 1].view(np.float64)[0] = as_real(reduction.divisor_override)
         if isinstance(reduction, SmoothMax):
             header[BETA : BETA + 1].view(np.float64)[0] = reduction.beta
-        self.items = prod(shape[axis] for axis in batch)
+        self.items = header[ITEMS] = prod(shape[axis] for axis in batch)
         wide = max(1, int(header[LANES]))
         cells = [prod(lengths[1:]) * wide for lengths in (outputs, pooled)]
         self.slab_edges = np.append(slabs[:, 0], pooled[0]) * cells[1]
