@@ -116,8 +116,6 @@ def plan(
     if slide:
         variant, cells = -1, cells[:: slide.run]
     channel_chunk, tap_chunk = chunked(channels, len(taps), DEPTH)
-    if slide:
-        channel_chunk = max(1, DEPTH // len(taps))
     near = max(1, NEAR // (channel_chunk * tap_chunk * COLUMNS * VECTOR_BYTES))
     area = len(found.planes) * int(found.shape[0] * found.shape[1])
     slab_channels = channels

@@ -3,7 +3,7 @@
 A slab has what a block of output rows reads. A panel is a few vectors of the block's positions. Where
 there are many output channels, a panel's windows are first put side by side, a row per (channel, tap);
 then every vector is aligned, and stays in the first-level cache while all channels are multiplied.
-Where there are few, windows are read in the slab.
+Where there are few, windows are read in the slab. Runs of taps side by side have kernels of their own.
 """
 
 # mypy: disallow-untyped-defs = False

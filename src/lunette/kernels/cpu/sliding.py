@@ -127,7 +127,9 @@ def sliding(vectors: int, length: int, run: int, back: int) -> Any:
                                         start, start_row = starts_at + block * pitch, 0
                                     if ends:
                                         first_later = later + ((y + q) * jump + x * stride) * size
-                                        for r in range(number, known, chunks):
+                                        for r in range(
+                                            number, known, chunks
+                                        ):  # a share in each chunk
                                             ask(1, 3, first_later + r * out_channel * size, zero)
                                     multiply_sliding(
                                         vectors, length, run, back, weights + c * runs * step,
