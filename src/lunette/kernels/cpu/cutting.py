@@ -40,8 +40,10 @@ TURN = 0.5
 """Cycles that a sum costs which is transposed."""
 UNIT = 500.0
 """Cycles that a block costs by itself."""
+SPLIT = 1.08
+"""How much longer a product takes in the slab, where vectors cross the lines of the cache."""
 PRODUCT, LOAD = 0.5, 0.95
-"""Cycles of a vector's product and of a load, as measured; one that crosses cache lines is two."""
+"""Cycles of a vector's product and of a load in a block of `sliding`, as measured."""
 REGISTERS = SUMS * 4 // 3
 RUNS = (5, 4, 3, 2)
 """Taps side by side whose weights fit in the registers beside the sums."""
@@ -100,7 +102,7 @@ def plan(
     chosen, least = sizes.best(channels * size, _copied(rows, lanes))
     slide, variant = None, -1
     if "in place" in WAYS and len(taps):
-        costs = [-(-rows // height) * _cycles(height, width, 2) / width for height, width in BLOCKS]
+        costs = [-(-rows // height) * _cycles(height, width) / width for height, width in BLOCKS]
         number = int(np.argmin(costs))
         cost = _in_place(*BLOCKS[number], rows, lanes, len(taps) == 1)
         block, cycles = sizes.best(channels * sources * size, cost)
@@ -134,9 +136,9 @@ def plan(
 Cycles = Callable[[tuple[int, int], int], float]
 
 
-def _cycles(height: int, width: int, lines: int = 1) -> float:
-    """Cycles of a step of `height` numbers × `width` vectors, which lie on so many lines each."""
-    return max(PRODUCT * height * width, LOAD * (height + lines * width))
+def _cycles(height: int, width: int) -> float:
+    """Cycles of a block's step: two products, or two loads, at a time; vectors count as two."""
+    return max(height * width, 2 * width + height) / 2
 
 
 def _copied(rows: int, lanes: int) -> Cycles:
@@ -151,13 +153,11 @@ def _copied(rows: int, lanes: int) -> Cycles:
 def _in_place(height: int, width: int, rows: int, lanes: int, single: bool) -> Cycles:
     def cycles(block: tuple[int, int], pitch: int) -> float:
         panels, rest = divmod((block[0] - 1) * pitch + block[1], width * lanes)
-        # Vectors of a single tap are aligned where rows are.
-        lines = 1 if single and pitch % lanes == 0 else 2
-        steps = panels * _cycles(height, width, lines)
+        steps = panels * _cycles(height, width)
         if rest:
-            last = width if rest > width // 3 * lanes else width // 3
-            steps += _cycles(height, last, lines)
-        return -(-rows // height) * steps
+            steps += _cycles(height, width if rest > width // 3 * lanes else width // 3)
+        # Vectors of a single tap are aligned where rows are.
+        return (1.0 if single and pitch % lanes == 0 else SPLIT) * -(-rows // height) * steps
 
     return cycles
 
