@@ -13,7 +13,7 @@ import pytest
 import lunette as ln
 from lunette import boxes
 from lunette.kernels import threads
-from lunette.kernels.cpu import correlation, geometry
+from lunette.kernels.cpu import correlation, cutting
 from lunette.spec import convolution as meaning
 
 FLOATS = [np.float16, ml_dtypes.bfloat16, np.float32, np.float64]
@@ -161,13 +161,13 @@ def tuned(monkeypatch):
 
     def tune(**constants):
         for name, value in constants.items():
-            monkeypatch.setattr(geometry, name, value)
+            monkeypatch.setattr(cutting, name, value)
             if hasattr(correlation, name):
                 monkeypatch.setattr(correlation, name, value)
-        geometry.plan.cache_clear()
+        cutting.plan.cache_clear()
 
     yield tune
-    geometry.plan.cache_clear()
+    cutting.plan.cache_clear()
 
 
 def same_bits(a, b):
@@ -178,10 +178,13 @@ def same_bits(a, b):
 
 
 WAYS = {
-    "in place": {"SPLIT": 0},
-    "copied": {"SPLIT": 1e9},
-    "in place, small chunks": {"SPLIT": 0, "DEPTH": 5},
-    "copied, small slabs and chunks": {"SPLIT": 1e9, "SLAB": 500, "DEPTH": 5, "NEAR": 10_000},
+    "in place": {"WAYS": ("in place",)},
+    "in place, small chunks": {"WAYS": ("in place",), "DEPTH": 5},
+    "copied": {"WAYS": ("copied",), "DEPTH": 160},
+    "copied, small slabs and chunks": {"SLAB": 500, "DEPTH": 5, "NEAR": 10_000},
+    "sliding, small slabs and chunks": {"WAYS": ("sliding",)},
+    "sliding": {"SLAB": 400_000, "DEPTH": 160},
+    "sliding, one vector of channels": {"LENGTHS": (16,), "REGISTERS": 24},
 }
 
 
@@ -196,7 +199,7 @@ def check_ways(op, given, tuned):
 
 
 @pytest.mark.parametrize("op, x_shape, weight_shape", CASES, ids=repr)
-def test_windows_copied_or_read_in_place_give_the_same_bits(op, x_shape, weight_shape, tuned):
+def test_every_way_to_read_the_windows_gives_the_same_bits(op, x_shape, weight_shape, tuned):
     check_ways(op, problem(op, x_shape, weight_shape, np.float32), tuned)
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from lunette.kernels import threads
 from lunette.kernels.cpu import panels
-from lunette.kernels.cpu.geometry import DEPTH, Phase, image_phases, plan, window_phase
+from lunette.kernels.cpu.cutting import DEPTH, plan
+from lunette.kernels.cpu.geometry import Phase, image_phases, window_phase
+from lunette.kernels.cpu.sliding import sliding
+from lunette.kernels.cpu.vectors import VECTOR_BYTES
 from lunette.ops.base import Shape
 from lunette.ops.convolution import Convolution
 
@@ -44,11 +48,22 @@ def place(array: Array, rank: int) -> Place:
     size = array.itemsize
     if not array.flags.aligned or any(stride % size for stride in array.strides):
         array = np.ascontiguousarray(array)
-    strides = [stride // size for stride in array.strides]
-    offsets = np.zeros(1, np.int64)
-    for n, stride in zip(array.shape[: -rank - 1], strides, strict=False):
-        offsets = np.add.outer(offsets, np.arange(n) * stride).ravel()
-    return Place(array, array.ctypes.data, offsets, strides[-rank - 1], tuple(strides[-rank:]))
+    offsets, strides = _layout(array.shape, array.strides, size, rank)
+    return Place(array, _address(array), offsets, strides[0], strides[1:])
+
+
+@lru_cache(maxsize=1024)
+def _layout(shape: Shape, strides: Shape, size: int, rank: int) -> tuple[Array, Shape]:
+    """Offsets of the batch items, and the strides of the channels and the axes, in elements."""
+    offsets, steps = np.zeros(1, np.int64), [stride // size for stride in strides]
+    for n, step in zip(shape[: -rank - 1], steps, strict=False):
+        offsets = np.add.outer(offsets, np.arange(n) * step).ravel()
+    return offsets, tuple(steps[-rank - 1 :])
+
+
+def _address(array: Array) -> int:
+    address: int = array.__array_interface__["data"][0]
+    return address
 
 
 class Form(NamedTuple):
@@ -107,7 +122,15 @@ def _correlate(
         np.array([p.channel for p in places]), cut.strides[:-1], channels,
     )  # fmt: skip
     row_bytes = count * groups * channels * max(1, len(phase.taps)) * form.size
-    height = panels.ROWS if cut.variant < 0 else panels.BLOCKS[cut.variant][0]
+    if cut.slide:
+        kernel, chunks = sliding(*cut.slide), [cut.slab_channels, cut.channel_chunk]
+        height = cut.slide.vectors * VECTOR_BYTES // form.size
+    elif cut.variant < 0:
+        kernel, height = panels.copied, panels.ROWS
+        chunks = [cut.slab_channels, cut.channel_chunk, cut.tap_chunk, cut.near]
+    else:
+        kernel, chunks = panels.in_place[cut.variant], [DEPTH]
+        height = panels.BLOCKS[cut.variant][0]
     at_a_time = max(1, SCRATCH // (row_bytes * height)) * height
     for first in range(0, group_rows, at_a_time):
         rows = min(at_a_time, group_rows - first)
@@ -115,14 +138,10 @@ def _correlate(
             _packed(p, phase, axes, first, rows, height, groups, channels, form) for p in weights
         ]
         outputs = (
-            np.array([p.ctypes.data for p in packed]), rows, group_rows, biases[first:],
+            np.array([_address(p) for p in packed]), rows, group_rows, biases[first:],
             target.address + (start + first * target.channel) * out.itemsize,
             target.offsets, target.channel, cut.strides[-1], form.zero, form.size,
         )  # fmt: skip
-        kernel, chunks = panels.in_place[cut.variant], [DEPTH]
-        if cut.variant < 0:
-            kernel = panels.copied
-            chunks = [cut.slab_channels, cut.channel_chunk, cut.tap_chunk, cut.near]
         share(
             kernel, cut.slab.units * groups,
             (cut.slab.units, cut.counts, cut.lengths, cut.steps, cut.slab.blocks, cut.slab.shape,
@@ -142,23 +161,31 @@ def _packed(
     form: Form,
 ) -> Array:
     """Rows `first … first + rows` of every group's weights, as blocks of `height` rows."""
-    kernel = weight.array.shape[2:]
-    strides = [stride // weight.array.itemsize for stride in weight.array.strides]
-    taps = np.zeros(len(phase.kernel), np.int64)
-    if phase.kernel:
-        for index, stride in zip(np.unravel_index(phase.kernel, kernel), strides[2:], strict=True):
-            taps += index * stride
-    offsets = np.add.outer(np.arange(channels) * strides[axes[1]], taps).ravel()
+    strides = tuple(stride // weight.array.itemsize for stride in weight.array.strides)
+    steps = strides[axes[1]], *strides[2:]
+    offsets, whole = _numbers(phase.kernel, weight.array.shape[2:], steps, channels)
     blocks = -(-rows // height)
     packed = np.empty(groups * blocks * len(offsets) * height, form.work)
     address = weight.address + first * strides[axes[0]] * weight.array.itemsize
     group_stride = weight.array.shape[0] // groups * strides[0]
     share(
         panels.pack, groups * blocks,
-        (packed.ctypes.data, address, strides[axes[0]], group_stride, offsets, rows, blocks, height,
-         form.zero, form.size), workers=1 if packed.size < 1 << 18 else 0,
+        (_address(packed), address, strides[axes[0]], group_stride, offsets,
+         whole, rows, blocks, height, form.zero, form.size),
+        workers=1 if packed.size < 1 << 16 else 0,
     )  # fmt: skip
     return packed
+
+
+@lru_cache(maxsize=1024)
+def _numbers(kernel: Shape, shape: Shape, strides: Shape, channels: int) -> tuple[Array, bool]:
+    """The offset of each (channel, tap) in a row of the weights, and whether they are side by side."""
+    taps = np.zeros(len(kernel), np.int64)
+    if kernel:
+        for index, stride in zip(np.unravel_index(kernel, shape), strides[1:], strict=True):
+            taps += index * stride
+    offsets = np.add.outer(np.arange(channels) * strides[0], taps).ravel()
+    return offsets, bool((np.diff(offsets) == 1).all())
 
 
 def share(kernel: Any, units: int, arguments: tuple[Any, ...], workers: int = 0) -> None:

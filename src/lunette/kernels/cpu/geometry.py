@@ -1,7 +1,6 @@
-"""The tables that a convolution's kernels walk by: which positions are read, and in what blocks.
+"""The tables that a convolution's kernels walk by: which positions are read, and from what planes.
 
-Everything here follows from shapes and strides alone and is remembered. Sums fold in one order
-whatever the blocks are, so that blocks are free to be chosen for speed.
+Everything here follows from shapes and strides alone and is remembered.
 """
 
 from __future__ import annotations
@@ -13,45 +12,24 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lunette.kernels.cpu.panels import BLOCKS, COLUMNS, ROWS
-from lunette.kernels.cpu.vectors import VECTOR_BYTES
 from lunette.ops.base import Shape
 from lunette.ops.convolution import Convolution
 
 __all__ = [
-    "DEPTH",
+    "Axis",
     "Phase",
-    "Plan",
     "Slab",
     "Strides",
     "cells_of",
     "chunked",
     "image_phases",
     "merge",
-    "plan",
     "slab",
     "window_phase",
 ]
 
 Array = np.ndarray[Any, Any]
 Strides = tuple[tuple[int, ...], ...]
-
-DEPTH = 160
-"""Products of one chunk of a panel, which then stays in the first-level cache."""
-NEAR = 24_576
-"""Bytes of panels that are multiplied together."""
-UNITS = 16
-"""Blocks are made smaller until there are this many, so that threads end together."""
-SLAB = 400_000
-"""Bytes of a slab, or of sums: they stay in the second-level cache beside the weights."""
-COPY = 7.0
-"""Cycles that a vector of a panel's row costs beside its multiplications."""
-LAY = 0.25
-"""Cycles that a cell of a slab costs."""
-UNIT = 500.0
-"""Cycles that a block costs by itself."""
-SPLIT = 1.08
-"""How much longer a product takes in the slab, where vectors cross the lines of the cache."""
 
 
 class Phase(NamedTuple):
@@ -122,87 +100,6 @@ class Slab(NamedTuple):
     units: int
 
 
-class Plan(NamedTuple):
-    """A phase over given strides: tables of the kernels, and how to cut the work.
-
-    `variant` is the block's number where windows are read in the slab; else -1: they are copied into
-    panels, of which `near` are multiplied together, for chunks of channels and taps. `table` has the
-    place in the slab of every (channel, tap), or of those of a chunk.
-    """
-
-    lengths: Array
-    counts: Array
-    steps: Array
-    strides: Array
-    slab: Slab
-    table: Array
-    variant: int
-    slab_channels: int
-    channel_chunk: int
-    tap_chunk: int
-    near: int
-
-
-@lru_cache(maxsize=1024)
-def plan(
-    phase: Phase,
-    strides: Strides,
-    items: int,
-    groups: int,
-    channels: int,
-    rows: int,
-    sources: int,
-    size: int,
-) -> Plan:
-    """How to run a correlation of `items` batch items; the last strides are the output's."""
-    lengths, counts, steps, taps, table = merge(phase, strides)
-    lanes = VECTOR_BYTES // size
-    channel_chunk, tap_chunk = chunked(channels, len(taps), DEPTH)
-    near = max(1, NEAR // (channel_chunk * tap_chunk * COLUMNS * VECTOR_BYTES))
-    units = items * groups * int(np.prod(counts[:-2]))
-    row_blocks = -(-rows // ROWS)
-
-    def copied(block: tuple[int, int], pitch: int) -> float:
-        panels, rest = divmod(-(-block[0] * block[1] // lanes), COLUMNS)
-        cycles = panels * _cycles(ROWS, COLUMNS) + (_cycles(ROWS, rest) if rest else 0)
-        return row_blocks * cycles + COPY * (panels * COLUMNS + rest)
-
-    sizes = _Sizes(counts, steps, taps, units, channels)
-    chosen, cost = sizes.best(channels * size, copied)
-    variant = -1
-    if len(taps):
-        costs = [-(-rows // height) * _cycles(height, width) / width for height, width in BLOCKS]
-        number = int(np.argmin(costs))
-        height, width = BLOCKS[number]
-
-        def in_place(block: tuple[int, int], pitch: int) -> float:
-            panels, rest = divmod((block[0] - 1) * pitch + block[1], width * lanes)
-            cycles = panels * _cycles(height, width)
-            if rest:
-                cycles += _cycles(height, width if rest > width // 3 * lanes else width // 3)
-            return SPLIT * -(-rows // height) * cycles
-
-        other, least = sizes.best(channels * sources * size, in_place)
-        if least < cost:
-            chosen, variant = other, number
-    found = slab(counts, steps, taps, items, chosen)
-    area = len(found.planes) * int(found.shape[0] * found.shape[1])
-    slab_channels = channels
-    if variant < 0 and area * channels * size > SLAB:
-        fitting = SLAB // (area * size * channel_chunk) * channel_chunk
-        slab_channels = min(channels, max(channel_chunk, fitting))
-    cells = np.add.outer(np.arange(slab_channels) * area, cells_of(found)).ravel() * size
-    return Plan(
-        lengths, counts, steps, table, found, cells, variant, slab_channels, channel_chunk,
-        tap_chunk, near,
-    )  # fmt: skip
-
-
-def _cycles(height: int, width: int) -> float:
-    """Cycles of a block's step: two products, or two loads, at a time; vectors count as two."""
-    return max(height * width, 2 * width + height) / 2
-
-
 def cells_of(found: Slab) -> Array:
     """Where each tap is in a channel's planes, in elements."""
     height, width = found.shape
@@ -211,43 +108,7 @@ def cells_of(found: Slab) -> Array:
     return cells
 
 
-class _Sizes:
-    """The blocks of output rows that a phase may be cut into, and the slabs that they need."""
-
-    def __init__(self, counts: Array, steps: Array, taps: Array, units: int, channels: int) -> None:
-        self.high, self.wide, self.units = int(counts[-2]), int(counts[-1]), units
-        self.taps, self.channels = max(1, len(taps)), channels
-        self.axes = [_Axis.of(taps[:, a], int(steps[a])) for a in (-2, -1)]
-        self.outer = prod(len(np.unique(taps[:, a])) for a in range(len(counts) - 2))
-
-    def best(self, bytes_per_cell: int, cycles: Any) -> tuple[tuple[int, int], float]:
-        """Rows and columns of the block that takes the fewest cycles for a position, and these.
-
-        Blocks are whole rows, or parts of one, in slabs that stay in the second-level cache.
-        `cycles` are those of a block and the columns of its slab, for one channel and tap.
-        """
-        parts = [(1, columns) for columns in (48, 96, 144, 240, 480) if columns < self.wide]
-        rows = [(n, self.wide) for n in range(1, min(self.high, 4096 // self.wide) + 1)]
-        best, least = (1, min(self.wide, 480)), np.inf
-        for block in parts + rows:
-            planes, lengths = zip(
-                *(axis.planes(n) for axis, n in zip(self.axes, block, strict=True)), strict=True
-            )
-            cells = self.outer * prod(planes) * prod(lengths)
-            number = -(-self.high // block[0]) * -(-self.wide // block[1]) * self.units
-            if block != best and (cells * bytes_per_cell > SLAB or number < UNITS):
-                continue
-            fixed = (LAY * cells + UNIT / self.channels) / self.taps
-            total = 0.0
-            for n, times in _cuts(self.high, block[0]):
-                for m, also in _cuts(self.wide, block[1]):
-                    total += times * also * (cycles((n, m), lengths[1]) + fixed)
-            if total / (self.high * self.wide) <= least:
-                best, least = block, total / (self.high * self.wide)
-        return best, least
-
-
-class _Axis(NamedTuple):
+class Axis(NamedTuple):
     """The taps on an axis: how many, how many residues modulo the step, and how many steps apart."""
 
     places: int
@@ -255,7 +116,7 @@ class _Axis(NamedTuple):
     reach: int
 
     @classmethod
-    def of(cls, taps: Array, step: int) -> _Axis:
+    def of(cls, taps: Array, step: int) -> Axis:
         if not len(taps):
             return cls(0, 0, 0)
         away, residues = np.divmod(taps - taps.min(), step)
@@ -272,12 +133,6 @@ class _Axis(NamedTuple):
         return self.places, block
 
 
-def _cuts(length: int, part: int) -> list[tuple[int, int]]:
-    """The parts of a length, and how many there are of each: whole ones, and a rest."""
-    whole, rest = divmod(length, part)
-    return [(n, times) for n, times in ((part, whole), (rest, 1)) if n and times]
-
-
 def slab(counts: Array, steps: Array, taps: Array, items: int, blocks: tuple[int, int]) -> Slab:
     """Planes for blocks of output rows × columns: taps that differ by whole steps share a plane.
 
@@ -287,7 +142,7 @@ def slab(counts: Array, steps: Array, taps: Array, items: int, blocks: tuple[int
     bases = taps.copy()
     for a in (-2, -1) if len(taps) else ():
         first = taps[:, a].min()
-        if _Axis.of(taps[:, a], int(steps[a])).shares(blocks[a]):
+        if Axis.of(taps[:, a], int(steps[a])).shares(blocks[a]):
             within[:, a], residues = np.divmod(taps[:, a] - first, steps[a])
             bases[:, a] = first + residues
     planes, which = np.unique(bases, axis=0, return_inverse=True)

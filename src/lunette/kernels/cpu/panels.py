@@ -3,7 +3,7 @@
 A slab has what a block of output rows reads. A panel is a few vectors of the block's positions. Where
 there are many output channels, a panel's windows are first put side by side, a row per (channel, tap);
 then every vector is aligned, and stays in the first-level cache while all channels are multiplied.
-Where there are few, windows are read in the slab.
+Where there are few, windows are read in the slab. Runs of taps side by side have kernels of their own.
 """
 
 # mypy: disallow-untyped-defs = False
@@ -16,7 +16,7 @@ import numpy as np
 from lunette.kernels.cpu.machine import apart, compiled, kernel
 from lunette.kernels.cpu.products import multiply_add
 from lunette.kernels.cpu.slabs import elements, lay, place, put
-from lunette.kernels.cpu.vectors import SUMS, VECTOR_BYTES, collect, copy_vectors
+from lunette.kernels.cpu.vectors import SUMS, VECTOR_BYTES, collect, copy_vectors, transpose_square
 
 __all__ = ["BLOCKS", "COLUMNS", "ROWS", "copied", "in_place", "pack"]
 
@@ -29,22 +29,32 @@ BLOCKS = ((ROWS, COLUMNS), (ROWS // 2, 2 * COLUMNS), (1, 12))
 
 @kernel
 def pack(
-    first, last, target, weight, row_stride, group_stride, offsets, rows, blocks, height, zero, size
-):
-    """The weights as blocks (group, block of `height` rows): k × height, zeros for missing rows."""
-    depth = offsets.size
+    first, last, target, weight, row_stride, group_stride, offsets, whole, rows, blocks, height,
+    zero, size,
+):  # fmt: skip
+    """The weights as blocks (group, block of `height` rows): k × height, zeros for missing rows.
+
+    `whole` says that the numbers of a row lie side by side.
+    """
+    depth, lanes = offsets.size, VECTOR_BYTES // size
     for unit in range(first, last):
-        group, block = unit // blocks, unit % blocks
-        out = elements(target + unit * depth * height * size, zero)
-        for r in range(height):
-            row = block * height + r
-            if row >= rows:
-                for k in range(depth):
-                    out[k * height + r] = zero
-                continue
-            values = elements(weight + (group * group_stride + row * row_stride) * size, zero)
-            for k in range(depth):
-                out[k * height + r] = values[offsets[k]]
+        group, row = unit // blocks, unit % blocks * height
+        to = target + unit * depth * height * size
+        at = weight + (group * group_stride + row * row_stride) * size
+        out, values, known = elements(to, zero), elements(at, zero), min(height, rows - row)
+        squares = depth // lanes * lanes if whole and known == height and height % lanes == 0 else 0
+        for k in range(0, squares, lanes):
+            for r in range(0, height, lanes):
+                transpose_square(
+                    to + (k * height + r) * size, height * size,
+                    at + (r * row_stride + offsets[k]) * size, row_stride * size, zero,
+                )  # fmt: skip
+        for k in range(squares, depth):
+            offset = offsets[k]
+            for r in range(known):
+                out[k * height + r] = values[r * row_stride + offset]
+            for r in range(known, height):
+                out[k * height + r] = zero
 
 
 @compiled

@@ -13,7 +13,7 @@ from numba.extending import intrinsic
 
 from lunette.kernels.cpu.vectors import INT, VECTOR_BYTES, Code, literals, places
 
-__all__ = ["dots", "multiply_across", "multiply_add"]
+__all__ = ["dots", "multiply_across", "multiply_add", "multiply_sliding"]
 
 
 def _step(code: Code, sums: list[Any], factors: list[Any], at_b: Any, width: int) -> list[Any]:
@@ -86,6 +86,69 @@ def multiply_add(
         return context.get_dummy_value()
 
     return types.void(rows, vectors, indexed, fetched, *(types.int64,) * 11, zero), generate
+
+
+@intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator]
+def multiply_sliding(
+    context: Any,
+    vectors: Any,
+    positions: Any,
+    run: Any,
+    back: Any,
+    a: Any,
+    b: Any,
+    offsets: Any,
+    c: Any,
+    c_row: Any,
+    out: Any,
+    count: Any,
+    zero: Any,
+) -> Any:
+    """`out[p, :] = c[p, :] + Σ_k Σ_t b[offset[k] + p + t]·a[k, t, :]`, one k after the other, then t.
+
+    `t < run` are taps side by side, from the last to the first where `back` (then b is read at
+    `p − t`): a number of b is read once for all of them. `a` is packed, `vectors` for each (k, t);
+    `offsets` is the address of the offsets. `c`'s rows are `c_row` apart: 0 spreads one over the
+    positions. All in bytes; count ≥ 1.
+    """
+    constants = literals(vectors, positions, run, back)
+    if constants is None:
+        return None
+    width, height, taps, backward = constants
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        a, b, offsets, c, c_row, out, count, _ = arguments[4:]
+        code = Code(builder, zero)
+        start = [code.load(p, code.vector) for p in places(code, c, c_row, height, width)]
+        reads = range(height + taps - 1)
+        # Each position meets its taps in order, whichever way the numbers are walked.
+        order = [height - 1 - j for j in reads] if backward else list(reads)
+
+        def add(left: Any, at_a: Any, at_offset: Any, *sums: Any) -> Any:
+            totals = list(sums)
+            factors = [
+                code.load(code.at(at_a, i * VECTOR_BYTES), code.vector) for i in range(taps * width)
+            ]
+            at_b = builder.add(b, code.load_int(at_offset))
+            for j in order:
+                number = code.spread(code.load(code.at(at_b, j * code.size), code.element))
+                for t in range(taps):
+                    p = j + t if backward else j - t
+                    for v in range(width) if 0 <= p < height else ():
+                        i = p * width + v
+                        totals[i] = code.multiply_add(number, factors[t * width + v], totals[i])
+            remaining = builder.sub(left, ir.Constant(INT, 1))
+            moved = [code.at(at_a, taps * width * VECTOR_BYTES), code.at(at_offset, 8)]
+            go_on = builder.icmp_signed(">", remaining, ir.Constant(INT, 0))
+            return [remaining, *moved, *totals], go_on
+
+        found = code.loop([count, a, offsets, *start], add)
+        row = ir.Constant(INT, width * VECTOR_BYTES)
+        for total, place in zip(found[3:], places(code, out, row, height, width), strict=True):
+            code.store(total, place)
+        return context.get_dummy_value()
+
+    return types.void(vectors, positions, run, back, *(types.int64,) * 7, zero), generate
 
 
 @intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator]

@@ -19,12 +19,14 @@ __all__ = [
     "SUMS",
     "VECTOR_BYTES",
     "Code",
+    "ask",
     "collect",
     "copy_column",
     "copy_vectors",
     "lay_row",
     "literals",
     "places",
+    "transpose_part",
     "transpose_square",
 ]
 
@@ -103,10 +105,10 @@ class Code:
         name = f"llvm.masked.store.{self.name}.p0"
         self.call(name, ir.VoidType(), [value, pointer, align, mask])
 
-    def prefetch(self, address: Any, written: int) -> None:
-        """Ask for a line of memory that will be read, or written."""
+    def prefetch(self, address: Any, written: int, near: int = 3) -> None:
+        """Ask for a line of memory that will be read, or written; 2 is the second-level cache."""
         pointer = self.builder.inttoptr(address, self.vector.as_pointer())
-        constants = [ir.Constant(ir.IntType(32), value) for value in (written, 3, 1)]
+        constants = [ir.Constant(ir.IntType(32), value) for value in (written, near, 1)]
         self.call("llvm.prefetch.p0", ir.VoidType(), [pointer, *constants])
 
     def multiply_add(self, a: Any, b: Any, c: Any) -> Any:
@@ -183,6 +185,20 @@ def copy_vectors(context: Any, target: Any, source: Any, count: Any, zero: Any) 
         return context.get_dummy_value()
 
     return types.void(types.int64, types.int64, types.int64, zero), generate
+
+
+@intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator]
+def ask(context: Any, written: Any, near: Any, address: Any, zero: Any) -> Any:
+    """Ask for a line of memory, to be written or read; `near` is 3, or 2 for the second-level cache."""
+    constants = literals(written, near)
+    if constants is None:
+        return None
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        Code(builder, zero).prefetch(arguments[2], *constants)
+        return context.get_dummy_value()
+
+    return types.void(written, near, types.int64, zero), generate
 
 
 @intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator]
@@ -330,18 +346,45 @@ def transpose_square(
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         target, target_row, source, source_row, _ = arguments
         code = Code(builder, zero)
-        n = code.lanes
-        rows = places(code, source, source_row, n, 1)
-        values = [code.load(row, code.vector) for row in rows]
-        indices = ir.VectorType(ir.IntType(32), n)
-        low = ir.Constant(indices, [i // 2 + n * (i % 2) for i in range(n)])
-        high = ir.Constant(indices, [i // 2 + n // 2 + n * (i % 2) for i in range(n)])
-        # Each round interleaves row i with row i + n/2; after log2(n) rounds rows are columns.
-        for _ in range(n.bit_length() - 1):
-            pairs = [(values[i], values[i + n // 2]) for i in range(n // 2)]
-            values = [builder.shuffle_vector(a, b, m) for a, b in pairs for m in (low, high)]
-        for value, place in zip(values, places(code, target, target_row, n, 1), strict=True):
+        columns = _transposed(code, source, source_row)
+        for value, place in zip(
+            columns, places(code, target, target_row, len(columns), 1), strict=True
+        ):
             code.store(value, place)
         return context.get_dummy_value()
 
     return types.void(*(types.int64,) * 4, zero), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def transpose_part(
+    context: Any, target: Any, target_row: Any, source: Any, source_row: Any, count: Any, zero: Any
+) -> Any:
+    """Transpose a square, of which the first `count` columns are written in each row."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        target, target_row, source, source_row, count, _ = arguments
+        code = Code(builder, zero)
+        mask = code.mask(count)
+        columns = _transposed(code, source, source_row)
+        for value, place in zip(
+            columns, places(code, target, target_row, len(columns), 1), strict=True
+        ):
+            code.masked_store(value, place, mask)
+        return context.get_dummy_value()
+
+    return types.void(*(types.int64,) * 5, zero), generate
+
+
+def _transposed(code: Code, source: Any, source_row: Any) -> list[Any]:
+    """The columns of a square of rows that are so many bytes apart."""
+    n, builder = code.lanes, code.builder
+    values = [code.load(row, code.vector) for row in places(code, source, source_row, n, 1)]
+    indices = ir.VectorType(ir.IntType(32), n)
+    low = ir.Constant(indices, [i // 2 + n * (i % 2) for i in range(n)])
+    high = ir.Constant(indices, [i // 2 + n // 2 + n * (i % 2) for i in range(n)])
+    # Each round interleaves row i with row i + n/2; after log2(n) rounds rows are columns.
+    for _ in range(n.bit_length() - 1):
+        pairs = [(values[i], values[i + n // 2]) for i in range(n // 2)]
+        values = [builder.shuffle_vector(a, b, m) for a, b in pairs for m in (low, high)]
+    return values
