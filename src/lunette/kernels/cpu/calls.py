@@ -132,14 +132,15 @@ class Call:
     def run_items(self, a: Array, b: Array, c: Array, items: Any, flags: Any = None) -> None:
         """The units of some batch items alone."""
         kernel, plan, scratch = self.kernel, self.plan, self.scratch
-        last = plan.room if flags is None else flags.__array_interface__["data"][0]
+        room = plan.room if flags is None else flags.__array_interface__["data"][0]
         at_a, at_b, at_c = (v.__array_interface__["data"][0] for v in (a, b, c))
         each = self.units // plan.items
 
         def task(first: int, last: int) -> None:
-            for item in items[first:last]:
-                start = int(item) * each
-                kernel(at_a, at_b, at_c, _scratch.of(scratch), plan.at, last, start, start + each)
+            some = items[first:last]
+            for run in np.split(some, np.flatnonzero(np.diff(some) != 1) + 1):  # neighbours
+                start, end = int(run[0]) * each, (int(run[-1]) + 1) * each
+                kernel(at_a, at_b, at_c, _scratch.of(scratch), plan.at, room, start, end)
 
         threads.run(task, len(items))
 
