@@ -37,7 +37,7 @@ PASSES, ROWS, COLUMNS = _of("passes"), _of("row_first"), _of("column_first")
 ALONG, WIDE, SWEEPS, LADDER = _of("rows"), _of("wide"), _of("sweeps"), _of("ladder")
 WINNERS, SPREAD, LANES = _of("winners"), _of("spread"), _of("lanes")
 HALF_LANES, STREAMS = _of("half_lanes"), _of("streams")
-FOLDED, UNSHARED = _of("folded_rows"), _of("unshared")
+FOLDED, UNSHARED, COUNTS = _of("folded_rows"), _of("unshared"), _of("counts")
 OFFSETS, GATHERED, SMOOTH = _of("offsets"), _of("gathered"), _of("smooth")
 PHASES, TILING, EXPONENTIALS = _of("phases"), _of("tiling"), _of("exponentials")
 
@@ -317,7 +317,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     # -- padding and divisors of a mean --
     Mutation(
         "padding dropped from the count",
-        ROWS,
+        COUNTS,
         "return real(g[w + 3]) if g[COUNT_PADDING] else float(g[w + 4])",
         "return float(g[w + 4])",
         "mean forward",

@@ -10,7 +10,7 @@ import numpy as np
 
 from lunette.kernels.cpu.calls import Call, MarkedGradient, QuickCall, TiledCall, WeightedGradient
 from lunette.kernels.cpu.library import Kernels
-from lunette.kernels.cpu.plan import FOLDED, MAX, MEAN, SMOOTH, Plan, lane_axis, memory_order
+from lunette.kernels.cpu.plan import FOLDED_SUM, MAX, MEAN, SMOOTH, Plan, lane_axis, memory_order
 from lunette.kernels.cpu.tiling import MOST_CELLS, Tiling, lies_alike
 from lunette.ops.base import is_float
 from lunette.ops.pooling import Pooling
@@ -41,20 +41,15 @@ def forward_call(
     if kind != SMOOTH:
         lane = lane_axis(shape, steps, op.rank)
         y_steps = _result_steps(out, lane)
-        small = all(_reach(region) <= FOLDED for region in op.regions)
-        # A mean of small windows goes along rows first, but for two axes: there across them.
-        by_columns = kind == MEAN and (not small or op.rank == 2)
-        plan = Plan(op, shape, (steps, y_steps, y_steps), lane, by_columns=by_columns)
+        plan = Plan(op, shape, (steps, y_steps, y_steps), lane, by_columns=kind == MEAN)
         units = plan.items * plan.tiles
         if kind == MEAN:
             plan.divide_as(_real(dtype))
-            scratch = 8 * (plan.sum_cells + plan.ladder_cells)
-            if not by_columns:
-                kernel = row_first.kernel(dtype.name, "add", plan.near)
-            elif small and plan.few_rows:
+            if op.rank == 2 and plan.few_rows and _reach(op.regions[0]) <= FOLDED_SUM:
                 kernel, scratch = folded_rows.kernel(dtype.name, "add"), plan.folded_bytes
             else:
                 kernel = column_first.kernel(dtype.name)
+                scratch = 8 * (plan.sum_cells + plan.ladder_cells)
             # After the sums, the levels of long windows; `room` says where they begin.
             plan.room = plan.sum_cells
             call = Call(kernel, plan, out, result, lane, units, scratch)

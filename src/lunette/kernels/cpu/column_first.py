@@ -20,6 +20,7 @@ from typing import Any
 from numba import types
 
 from lunette.kernels.cpu import machine
+from lunette.kernels.cpu.counts import counted
 from lunette.kernels.cpu.direct import item_offset
 from lunette.kernels.cpu.halves import codec
 from lunette.kernels.cpu.ladder import ladder, scaled
@@ -45,7 +46,7 @@ from lunette.kernels.cpu.plan import (
     TILES,
     WINDOW_WIDTH,
 )
-from lunette.kernels.cpu.row_first import counted, hull, input_line
+from lunette.kernels.cpu.row_first import hull, input_line
 from lunette.kernels.cpu.rows import along_input
 
 __all__ = ["kernel"]
@@ -71,7 +72,7 @@ def kernel(dtype: str) -> Any:
     zero, width = work(0), lanes(work, work, "").width
     fetch, _ = moves(outer)
     from_x = across_between(outer, inner, "add")
-    along_s = along_input(inner, "add")
+    along_s, along_x = along_input(inner, "add"), along_input(outer, "add")
     average, scale = averaged(outer), scaled(outer)
     long_x, long_s = ladder(outer), ladder(inner)
     along, along_table, across, double, _ = passes(work, "add")
@@ -155,9 +156,10 @@ def kernel(dtype: str) -> Any:
         row, left, divisors = g[ROW], g[ROW] + g[LEFT], pointer(g[DIVISORS], work)
         big = doubles(g, rank - 1)
         long = big & (dilation == 1) & (g[LANES] == 0)
-        straight = long & (rank == 1) & (far == 1)  # windows are summed from the input itself
         in_place = (dilation == 1) & (0 < size <= FOLDED_SUM)
         in_place &= (stride == 1) | ((stride == 2) & (size > 1))
+        # Windows are summed from the input itself.
+        straight = (long | in_place) & (rank == 1) & (far == 1) & (g[LANES] == 0)
         clear(s, row, g[ROW_SIZE])
         lines = 1
         for axis in range(1, rank - 1):
@@ -271,6 +273,25 @@ def kernel(dtype: str) -> Any:
                     elif lane:
                         cells = to_p - from_p
                         across_axis(s, g, rank - 1, at, from_p, cells, from_j, to_j, to, wide)
+                    elif in_place & straight:
+                        along_x(
+                            x,
+                            base,
+                            0,
+                            1,
+                            n,
+                            s,
+                            to,
+                            from_j,
+                            begin_j,
+                            end_j,
+                            to_j,
+                            stride,
+                            origin,
+                            size,
+                            g,
+                            table,
+                        )
                     elif in_place:
                         along_s(
                             s,

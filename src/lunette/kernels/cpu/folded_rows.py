@@ -20,6 +20,7 @@ from numba import types
 
 from lunette.kernels.cpu import machine
 from lunette.kernels.cpu.asking import ask
+from lunette.kernels.cpu.counts import counted, divisor
 from lunette.kernels.cpu.direct import item_offset
 from lunette.kernels.cpu.halves import codec, ordered
 from lunette.kernels.cpu.lanes import lanes
@@ -39,7 +40,7 @@ from lunette.kernels.cpu.plan import (
     TILES,
     WINDOW_WIDTH,
 )
-from lunette.kernels.cpu.row_first import counted, divisor
+from lunette.kernels.cpu.trust import trust
 
 __all__ = ["kernel"]
 
@@ -94,8 +95,9 @@ def kernel(dtype: str, operation: str) -> Any:
         here.divide,
         from_x.while_ordered,
     )
-    while_not_zero, while_not_minus_zero = here.while_not_zero, here.while_not_minus_zero
-    all_lanes, both, lost = here.all_lanes, here.both, here.lost
+    all_lanes, both, lost, while_ordered, while_not_zero, while_not_minus_zero = trust(
+        work, outer.half
+    )
     store, store_part = to_y.store, to_y.store_part
     zero = work(0)
     fill = zero if summing else outer.least

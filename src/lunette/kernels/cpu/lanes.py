@@ -23,7 +23,7 @@ from lunette.kernels.cpu import vector_code
 from lunette.kernels.cpu.half_lanes import narrowed, ordered_lanes, out_of_order, widened
 from lunette.kernels.cpu.halves import INFINITY
 
-__all__ = ["WIDTH", "Lanes", "lanes"]
+__all__ = ["WIDTH", "Lanes", "Vector", "lanes"]
 
 WIDTH = 64
 """Bytes of a vector of the arithmetic's type."""
@@ -79,12 +79,6 @@ class Lanes(NamedTuple):
     most: Any
     most_from: Any
     unordered: Any
-    all_lanes: Any
-    both: Any
-    lost: Any
-    while_ordered: Any
-    while_not_zero: Any
-    while_not_minus_zero: Any
     where_marked: Any
     slide_one: Any
     slide_two: Any
@@ -353,66 +347,6 @@ def lanes(memory: Any, work: Any, half: str) -> Lanes:
 
         return types.int64(a, b), generate
 
-    mask = Vector(types.boolean, count)
-
-    @intrinsic  # type: ignore[untyped-decorator]
-    def all_lanes(context: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            return ir.Constant(ir.VectorType(ir.IntType(1), count), [1] * count)
-
-        return mask(), generate
-
-    @intrinsic  # type: ignore[untyped-decorator]
-    def both(context: Any, some: Any, others: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            return builder.and_(*arguments)
-
-        return mask(some, others), generate
-
-    @intrinsic  # type: ignore[untyped-decorator]
-    def lost(context: Any, lanes: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            kept = builder.bitcast(arguments[0], ir.IntType(count))
-            return builder.icmp_unsigned("!=", kept, ir.Constant(kept.type, -1))
-
-        return types.boolean(lanes), generate
-
-    @intrinsic  # type: ignore[untyped-decorator]
-    def while_ordered(context: Any, lanes: Any, a: Any, b: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            before, a, b = arguments
-            if half in INFINITY:
-                found = builder.or_(*(out_of_order(builder, v, half) for v in (a, b)))
-                return builder.and_(before, builder.not_(found))
-            return builder.and_(before, builder.fcmp_ordered("ord", a, b)) if real else before
-
-        return mask(lanes, a, b), generate
-
-    @intrinsic  # type: ignore[untyped-decorator]
-    def while_not_zero(context: Any, lanes: Any, value: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            before, value = arguments
-            zero = ir.Constant(value.type, None)
-            return (
-                builder.and_(before, builder.fcmp_unordered("!=", value, zero)) if real else before
-            )
-
-        return mask(lanes, value), generate
-
-    @intrinsic  # type: ignore[untyped-decorator]
-    def while_not_minus_zero(context: Any, lanes: Any, value: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            before, value = arguments
-            if not real:
-                return before
-            whole = ir.VectorType(ir.IntType(work.bitwidth), count)
-            pattern = ir.Constant(whole, [-(1 << (work.bitwidth - 1))] * count)
-            return builder.and_(
-                before, builder.icmp_signed("!=", builder.bitcast(value, whole), pattern)
-            )
-
-        return mask(lanes, value), generate
-
     @intrinsic  # type: ignore[untyped-decorator]
     def where_marked(context: Any, p: Any, i: Any, code: Any, value: Any) -> Any:
         """`value` in lanes whose byte of `p`, from `i` on, is the code; zero elsewhere."""
@@ -453,12 +387,6 @@ def lanes(memory: Any, work: Any, half: str) -> Lanes:
         most,
         most_from,
         unordered,
-        all_lanes,
-        both,
-        lost,
-        while_ordered,
-        while_not_zero,
-        while_not_minus_zero,
         where_marked,
         shuffle(list(range(1, count + 1))),
         shuffle(list(range(2, count + 2))),

@@ -1,13 +1,12 @@
-"""A max, or a mean of small windows: along the last axis first, then across each axis before it.
+"""A max: along the last axis first, then across each axis before it.
 
 Of equal cells, each step keeps the earlier, so the last axis first gives the first in row-major
 order: the winner's own bits, be it a zero of either sign or a NaN. A unit is a tile of outputs on
 the first pooled axis of one item; what it needs of each axis lies in this thread's scratch memory.
 A window of many cells is folded by doubling: two cells, four, eight, then two halves that overlap.
 
-There are three operations. `larger` keeps the first NaN. `most`, one instruction, takes numbers on
-trust; an item where it saw a NaN is flagged, to be done again with `larger`. `add` is for means of
-at most `FOLDED` cells an axis; sums go from the first cell to the last.
+There are two operations. `larger` keeps the first NaN. `most`, one instruction, takes numbers on
+trust; an item where it saw a NaN is flagged, to be done again with `larger`.
 """
 
 # Numba types the kernels, not mypy.
@@ -24,14 +23,11 @@ from lunette.kernels.cpu import machine
 from lunette.kernels.cpu.direct import item_offset
 from lunette.kernels.cpu.halves import codec, ordered
 from lunette.kernels.cpu.lanes import lanes
-from lunette.kernels.cpu.machine import apart, compiled, pointer, real
-from lunette.kernels.cpu.passes import across_between, averaged, inside, moves, passes
+from lunette.kernels.cpu.machine import apart, compiled, pointer
+from lunette.kernels.cpu.passes import across_between, inside, moves, passes
 from lunette.kernels.cpu.plan import (
     AXES,
     AXIS_WIDTH,
-    COUNT_PADDING,
-    DIVISOR,
-    DIVISORS,
     FOLD,
     LANES,
     LEFT,
@@ -46,22 +42,7 @@ from lunette.kernels.cpu.plan import (
 from lunette.kernels.cpu.rows import along_input
 from lunette.kernels.cpu.sweeps import EIGHT, eights, sweep
 
-__all__ = ["counted", "divisor", "hull", "input_line", "kernel"]
-
-
-@compiled
-def counted(g, axis, i):
-    """The cells of a window that count on one axis."""
-    w = g[AXES + axis * AXIS_WIDTH + 5] + WINDOW_WIDTH * i
-    return real(g[w + 3]) if g[COUNT_PADDING] else float(g[w + 4])
-
-
-@compiled
-def divisor(g, cells):
-    """What a sum is divided by, given the cells that count on all axes but the last."""
-    if g[DIVISOR] > 0:
-        return real(g[DIVISOR])
-    return 1.0 if cells == 0 else cells
+__all__ = ["hull", "input_line", "kernel"]
 
 
 @compiled
@@ -97,49 +78,30 @@ def input_line(g, line, array):
 def kernel(dtype: str, operation: str, near: bool) -> Any:
     """The kernel of an operation for a dtype; every axis may be regular or not.
 
-    No window of a max may be empty. A kernel that is `near` is sooner compiled, and serves windows
+    No window may be empty. A kernel that is `near` is sooner compiled, and serves windows
     of a few cells side by side: no lanes, on the last axis stride 1 or 2 and no dilation, and on
     each axis at most `FOLDED` cells, or none that two windows share.
     """
     far_too = not near
-    summing = operation == "add"
     trusting = operation == "most"
-    outer = codec(dtype, summing)
+    outer = codec(dtype, False)
     watch = trusting and isinstance(outer.work, types.Float)
     if trusting and outer.half:
         outer = ordered(dtype)
     memory, work, kept = outer.memory, outer.work, outer.kept
-    fill, width = work(0) if summing else outer.least, lanes(work, work, "").width
+    fill, width = outer.least, lanes(work, work, "").width
     fetch, emit = moves(outer, watch)
     from_x = across_between(outer, outer.scratch, operation, watch)
     to_y = across_between(outer.scratch, outer, operation)
     along_x = along_input(outer, operation)
     along, along_table, across, double, _ = passes(work, operation)
-    average = averaged(outer)
-    # Long windows are for a max alone.
-    long = "larger" if summing else operation
-    eight = eights(outer, long, watch)
-    sweep_s, sweep_y = sweep(outer, outer.scratch, long), sweep(outer, outer, long)
+    eight = eights(outer, operation, watch)
+    sweep_s, sweep_y = sweep(outer, outer.scratch, operation), sweep(outer, outer, operation)
 
     @compiled
     def clear(s, at, size):
         for c in range(size):
             s[at + c] = fill
-
-    @compiled
-    def means(s, g, i, at, y, to, outputs, before):
-        """Sums of `before` rows over their divisors: those of output `i` of the first axis."""
-        apart()
-        rank, divisors = g[RANK], pointer(g[DIVISORS], work)
-        for line in range(before):
-            factor, rest = counted(g, 0, i), line
-            for axis in range(rank - 2, 0, -1):
-                f = AXES + axis * AXIS_WIDTH
-                factor *= counted(g, axis, rest % g[f + 1])
-                rest //= g[f + 1]
-            factor = divisor(g, factor)
-            k = line * outputs
-            average(s, at + k, 0, 1, divisors, 0, work(factor), y, to + k, outputs)
 
     @compiled
     def doubled(s, g, e, at, low, n, first, last, to, span):
@@ -169,10 +131,7 @@ def kernel(dtype: str, operation: str, near: bool) -> Any:
             for i in range(first, last):
                 w = table + WINDOW_WIDTH * i
                 row = at + (g[w] - low) * span
-                if summing & (g[w + 4] == 0):
-                    clear(s, to + (i - first) * span, span)
-                else:
-                    across(s, row, g[w + 2] * span, g[w + 4], to + (i - first) * span, span, False)
+                across(s, row, g[w + 2] * span, g[w + 4], to + (i - first) * span, span, False)
         elif far_too:
             if g[e + 9] == 1:
                 start = g[e + 7] * first + g[e + 8]
@@ -190,7 +149,7 @@ def kernel(dtype: str, operation: str, near: bool) -> Any:
         n, far, table = g[e], g[e + 2], g[e + 5]
         stride, origin, dilation, size = g[e + 7], g[e + 8], g[e + 9], g[e + 10]
         row, left = g[ROW], g[ROW] + g[LEFT]
-        long_rows = (wide == 0) & (far == 1) & (dilation == 1) & (size > g[FOLD]) & (not summing)
+        long_rows = (wide == 0) & (far == 1) & (dilation == 1) & (size > g[FOLD])
         outputs, place, seen = to_j - from_j, 0, 0
         for position in range(low, high):
             for line in range(lines):
@@ -203,11 +162,7 @@ def kernel(dtype: str, operation: str, near: bool) -> Any:
                             w = table + WINDOW_WIDTH * j
                             to = place + (j - from_j) * wide
                             from_row = at + g[w] * far
-                            if summing & (g[w + 4] == 0):
-                                clear(s, to, wide)
-                            else:
-                                step = g[w + 2] * far
-                                seen |= from_x(x, from_row, step, g[w + 4], s, to, wide)
+                            seen |= from_x(x, from_row, g[w + 2] * far, g[w + 4], s, to, wide)
                     else:
                         for p in range(from_p, to_p):
                             to = row + (p - from_p) * wide
@@ -252,7 +207,7 @@ def kernel(dtype: str, operation: str, near: bool) -> Any:
     @machine.kernel
     def reduce_rows(x_at, y_at, z_at, scratch_at, g_at, flags_at, first, last):
         g, s = pointer(g_at, types.int64), pointer(scratch_at, work)
-        x, y, divisors = pointer(x_at, memory), pointer(y_at, kept), pointer(g[DIVISORS], work)
+        x, y = pointer(x_at, memory), pointer(y_at, kept)
         flags = pointer(flags_at, types.uint8)
         rank, wide = g[RANK], g[LANES]
         e = AXES + (rank - 1) * AXIS_WIDTH
@@ -316,22 +271,6 @@ def kernel(dtype: str, operation: str, near: bool) -> Any:
             if watch & (seen != 0):
                 flags[item] = 1
             span, here, there = outputs * max(wide, 1), 0, g[SECOND]
-            if summing & (rank == 1):
-                first_output = begin * max(wide, 1)
-                factor = real(g[DIVISOR]) if g[DIVISOR] > 0 else 1.0
-                average(
-                    s,
-                    0,
-                    0,
-                    1,
-                    divisors,
-                    first_output,
-                    work(factor),
-                    y,
-                    target + begin * max(wide, 1),
-                    span,
-                )
-                continue
             if rank == 1:
                 emit(s, 0, y, target + begin * max(wide, 1), span)
                 continue
@@ -343,20 +282,7 @@ def kernel(dtype: str, operation: str, near: bool) -> Any:
                     across_axis(s, g, axis, at, 0, g[f], 0, g[f + 1], to, span)
                 span *= g[f + 1]
                 here, there = there, here
-            if summing & (rank == 2):
-                for i in range(begin, end):
-                    w = g[AXES + 5] + WINDOW_WIDTH * i
-                    at, step = here + (g[w] - low) * span, g[w + 2] * span
-                    factor = work(divisor(g, counted(g, 0, i)))
-                    to = target + i * span
-                    average(s, at, step, g[w + 4], divisors, 0, factor, y, to, span)
-            elif summing:
-                across_axis(s, g, 0, here, low, high - low, begin, end, there, span)
-                inner = outputs * max(wide, 1)
-                for i in range(begin, end):
-                    at = there + (i - begin) * span
-                    means(s, g, i, at, y, target + i * span, inner, span // inner)
-            elif near | (g[AXES + 10] <= g[FOLD]) | (g[AXES + 7] >= g[AXES + 10]):
+            if near | (g[AXES + 10] <= g[FOLD]) | (g[AXES + 7] >= g[AXES + 10]):
                 for i in range(begin, end):
                     w = g[AXES + 5] + WINDOW_WIDTH * i
                     at = here + (g[w] - low) * span

@@ -17,6 +17,7 @@ from typing import Any
 from numba import types
 
 from lunette.kernels.cpu import machine
+from lunette.kernels.cpu.counts import counted
 from lunette.kernels.cpu.direct import item_offset
 from lunette.kernels.cpu.halves import codec
 from lunette.kernels.cpu.lanes import lanes
@@ -38,7 +39,6 @@ from lunette.kernels.cpu.plan import (
     SPREAD_SECOND,
     WINDOW_WIDTH,
 )
-from lunette.kernels.cpu.row_first import counted
 
 __all__ = ["kernel"]
 
