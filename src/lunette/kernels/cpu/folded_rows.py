@@ -89,12 +89,7 @@ def kernel(dtype: str, operation: str) -> Any:
     load_s, load_step, store_s = here.load, here.load_step, here.store
     slide_one, slide_two = here.slide_one, here.slide_two
     evens, odds, join, spread = here.evens, here.odds, getattr(here, operation), here.spread
-    add, multiply, divide, while_ordered = (
-        here.add,
-        here.multiply,
-        here.divide,
-        from_x.while_ordered,
-    )
+    add, multiply, divide = here.add, here.multiply, here.divide
     all_lanes, both, lost, while_ordered, while_not_zero, while_not_minus_zero = trust(
         work, outer.half
     )
