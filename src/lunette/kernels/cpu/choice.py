@@ -24,7 +24,8 @@ Shape = tuple[int, ...]
 row_first, column_first, wide = Kernels("row_first"), Kernels("column_first"), Kernels("wide")
 folded_rows, unshared = Kernels("folded_rows"), Kernels("unshared")
 winners, offsets, gathered = Kernels("winners"), Kernels("offsets"), Kernels("gathered")
-spread, smooth, direct = Kernels("spread"), Kernels("smooth"), Kernels("direct")
+spread, smooth, shares = Kernels("spread"), Kernels("smooth"), Kernels("shares")
+direct = Kernels("direct")
 
 SIDE_BY_SIDE = 64
 """Cells of a window up to which neighbouring windows go cell by cell, side by side."""
@@ -78,7 +79,7 @@ def forward_call(
             return Call(kernel, plan, out, result, lane, units, 8 * plan.scratch_cells)
     y_steps = _result_steps(out, -1)
     if kind == SMOOTH and trusting:
-        tiling = _tiling(op, shape, (steps, y_steps, y_steps), dtype, areas=1)
+        tiling = _tiling(op, shape, (steps, y_steps, y_steps), dtype, areas=1, spare=1)
         if tiling is not None:
             kernel = smooth.kernel(dtype.name, "forward", _rises(op))
             again = lambda: forward_call(op, shape, strides, dtype, False)  # noqa: E731
@@ -140,17 +141,19 @@ def gradient_call(
     steps, grad_steps = _elements(strides, dtype), _elements(grad, dtype)
     if trusting and is_float(dtype) and kind != MEAN and ties in ("first", ""):
         arrays = (steps, grad_steps, _result_steps(shape, -1))
-        back = _tiling(op, shape, arrays, dtype, backward=True)
+        rows = {"areas": 2} if kind == MAX else {"areas": 1, "spare": 2}
+        back = _tiling(op, shape, arrays, dtype, backward=True, **rows)
         if back is not None and max(back.readers) <= SIDE_BY_SIDE:
             again = lambda: gradient_call(op, shape, strides, grad, dtype, False)  # noqa: E731
-            ahead = _tiling(op, shape, arrays, dtype, areas=1) or back  # it is there if `back` is
+            # It is there if `back` is.
+            ahead = _tiling(op, shape, arrays, dtype, areas=1, spare=1) or back
             if kind == MAX:
                 marks = offsets.kernel(dtype.name, "offsets")
                 gather = gathered.kernel(dtype.name, "max")
                 return MarkedGradient([(marks, ahead), (gather, back)], shape, dtype, again)
             rising = _rises(op)
             weights = smooth.kernel(dtype.name, "weights", rising)
-            gather = gathered.kernel(dtype.name, "rising" if rising else "falling")
+            gather = shares.kernel(dtype.name, rising)
             return WeightedGradient([(weights, ahead), (gather, back)], shape, dtype, again)
     if kind == MEAN:
         lane = lane_axis(shape, steps, op.rank)
@@ -165,7 +168,7 @@ def gradient_call(
     if ties == "first" and plan.has_winners:
         return _winners(plan, "vjp", shape, dtype, plan.items * plan.slabs)
     kernel = direct.gradient_kernel(dtype.name, kind, ties)
-    scratch = 24 * plan.room + 8 * plan.slab_cells
+    scratch = 24 * plan.room + 16 * plan.slab_cells
     return Call(kernel, plan, shape, dtype, -1, plan.items * plan.slabs, scratch)
 
 

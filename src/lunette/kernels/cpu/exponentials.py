@@ -16,7 +16,7 @@ from llvmlite import ir
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-__all__ = ["exp_beside_one", "exp_down", "log_up"]
+__all__ = ["Vectors", "exp_beside_one", "exp_down", "log_up"]
 
 
 class Form(NamedTuple):
@@ -88,7 +88,7 @@ SPLIT_LN2 = {
 """ln 2 as a short number, whose products with exponents are exact, and the rest."""
 
 
-class _Vectors:
+class Vectors:
     """Arithmetic on vectors of one type, by the names of formulas."""
 
     def __init__(self, builder: Any, vector: Any) -> None:
@@ -109,6 +109,12 @@ class _Vectors:
         function = cgutils.get_or_insert_function(self.builder.module, kind, name)
         return self.builder.call(function, [a, b, c])
 
+    def magnitude(self, a: Any) -> Any:
+        """|a|, of every lane."""
+        below_sign = self.integer((1 << (self.form.integer.width - 1)) - 1)
+        bits = self.builder.and_(self.builder.bitcast(a, self.whole), below_sign)
+        return self.builder.bitcast(bits, self.real)
+
     def polynomial(self, x: Any, coefficients: tuple[float, ...]) -> Any:
         """By Horner's rule, the highest power first."""
         value = self.number(coefficients[0])
@@ -117,7 +123,7 @@ class _Vectors:
         return value
 
 
-def _exp_parts(v: _Vectors, a: Any) -> tuple[Any, Any]:
+def _exp_parts(v: Vectors, a: Any) -> tuple[Any, Any]:
     """e^a = 2^n · e^r with n the nearest integer to a/ln 2: the bits of e^r, and n as an exponent."""
     builder, form = v.builder, v.form
     shifted = v.fma(a, v.number(1.4426950408889634), v.number(form.magic))
@@ -131,7 +137,7 @@ def _exp_parts(v: _Vectors, a: Any) -> tuple[Any, Any]:
 
 def _exp_beside_one(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
     (a,) = arguments
-    v = _Vectors(builder, a.type)
+    v = Vectors(builder, a.type)
     bits, exponent = _exp_parts(v, a)
     value = builder.bitcast(builder.add(bits, exponent), v.real)
     normal = builder.fcmp_ordered(">", a, v.number(v.form.lowest))
@@ -144,7 +150,7 @@ def _exp_down(context: Any, builder: Any, signature: Any, arguments: Any) -> Any
     Where it is 0 the factor is 0: processors take their time for a product that underflows.
     """
     (a,) = arguments
-    v = _Vectors(builder, a.type)
+    v = Vectors(builder, a.type)
     form = v.form
     least = v.number(form.nothing)
     something = builder.fcmp_ordered(">", a, least)
@@ -162,7 +168,7 @@ def _exp_down(context: Any, builder: Any, signature: Any, arguments: Any) -> Any
 def _log(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
     """a = m·2^e with m in [√½, √2); log m = 2 artanh((m−1)/(m+1)) by its series."""
     (a,) = arguments
-    v = _Vectors(builder, a.type)
+    v = Vectors(builder, a.type)
     form = v.form
     bits, fraction = builder.bitcast(a, v.whole), v.integer(form.fraction)
     e = builder.ashr(builder.sub(bits, v.integer(form.root_half)), fraction)

@@ -18,6 +18,7 @@ from lunette.kernels.cpu.halves import Codec
 from lunette.kernels.cpu.lanes import lanes
 from lunette.kernels.cpu.machine import apart, compiled, real, within
 from lunette.kernels.cpu.plan import AXES, AXIS_WIDTH, RANK, WINDOW_WIDTH
+from lunette.kernels.cpu.powers import powers, scalar_powers
 from lunette.kernels.cpu.tiling import (
     COLUMN_TILES,
     DEPTH,
@@ -170,12 +171,47 @@ def leading_readers(g, lead, lists, most):
 
 @cache
 def layout(codec: Codec, watch: str) -> Any:
-    """`lay` for a codec; it watches for "nan", or for all that is not "finite", or not at all."""
+    """`lay` for a codec; it watches for "nan", or for all that is not "finite", or not at all.
+
+    With "powers" it lays out e^(beta·x) of every cell, and its `fill` is a tuple: the number for padding,
+    beta, beta·log2(e), the limit, and the number for cells past the limit.
+    """
     from_x, here = lanes(codec.memory, codec.work, codec.half), lanes(codec.work, codec.work, "")
     width, load, load_part, load_step = here.width, from_x.load, from_x.load_part, from_x.load_step
     store, evens, odds = here.store, here.evens, here.odds
     subtract, unordered = here.subtract, here.unordered
     for_nan, for_all, read, zero = watch == "nan", watch == "finite", codec.load, codec.work(0)
+    raises, spread, power = watch == "powers", here.spread, scalar_powers(codec.work).power
+
+    if raises:
+
+        @compiled
+        def blank(fill):
+            return fill[0]
+
+        @compiled
+        def turned(a, fill):
+            _, beta, rate, limit, other = fill
+            return powers(a, spread(beta), spread(rate), spread(limit), spread(other))
+
+        @compiled
+        def turned_one(v, fill):
+            _, beta, rate, limit, other = fill
+            return power(v, beta, rate) if abs(v) <= limit else other
+
+    else:
+
+        @compiled
+        def blank(fill):
+            return fill
+
+        @compiled
+        def turned(a, fill):
+            return a
+
+        @compiled
+        def turned_one(v, fill):
+            return v
 
     @compiled
     def strange(a, b):
@@ -201,24 +237,24 @@ def layout(codec: Codec, watch: str) -> Any:
         """Rows of stride 1: cells lo … hi are in the row."""
         within()
         lo, hi = min(need, max(0, -start)), max(0, min(need, n - start))
-        seen, p = 0, at + start
+        seen, p, empty = 0, at + start, blank(fill)
         for _ in range(rows):
             if hi - lo >= width:
                 for c in range(lo, hi - width, width):
                     a = load(x, p + c)
                     seen |= strange(a, a)
-                    store(s, to + c, a)
+                    store(s, to + c, turned(a, fill))
                 a = load(x, p + hi - width)
                 seen |= strange(a, a)
-                store(s, to + hi - width, a)
+                store(s, to + hi - width, turned(a, fill))
             elif hi > lo:
-                a = load_part(x, p + lo, 0, hi - lo, fill)
+                a = load_part(x, p + lo, 0, hi - lo, empty)
                 seen |= strange_part(x, p + lo, hi - lo, a)
-                store(s, to + lo, a)
+                store(s, to + lo, turned(a, fill))
             for c in range(lo):
-                s[to + c] = fill
+                s[to + c] = empty
             for c in range(hi, need):
-                s[to + c] = fill
+                s[to + c] = empty
             p += pitch
             to += slot
         return seen
@@ -232,35 +268,38 @@ def layout(codec: Codec, watch: str) -> Any:
         second_alone = (lo > 0) & (start + 2 * lo - 1 == 0)
         first_alone = (hi < need) & (start + 2 * hi >= 0) & (start + 2 * hi < n)
         seen, p, other, left = 0, at + start, to + length, 2 * (hi - lo)
+        empty = blank(fill)
         for _ in range(rows):
             if hi - lo >= width:
                 for c in range(lo, hi - width, width):
                     a, b = load(x, p + 2 * c), load(x, p + 2 * c + width)
                     seen |= strange(a, b)
-                    store(s, to + c, evens(a, b))
-                    store(s, other + c, odds(a, b))
+                    store(s, to + c, turned(evens(a, b), fill))
+                    store(s, other + c, turned(odds(a, b), fill))
                 c = hi - width
                 a, b = load(x, p + 2 * c), load(x, p + 2 * c + width)
                 seen |= strange(a, b)
-                store(s, to + c, evens(a, b))
-                store(s, other + c, odds(a, b))
+                store(s, to + c, turned(evens(a, b), fill))
+                store(s, other + c, turned(odds(a, b), fill))
             elif hi > lo:
-                a = load_part(x, p + 2 * lo, 0, min(width, left), fill)
-                b = load_part(x, p + 2 * lo + width, 0, left - width, fill)
+                a = load_part(x, p + 2 * lo, 0, min(width, left), empty)
+                b = load_part(x, p + 2 * lo + width, 0, left - width, empty)
                 seen |= strange_part(x, p + 2 * lo, min(width, left), a)
                 seen |= strange_part(x, p + 2 * lo + width, left - width, b)
-                store(s, to + lo, evens(a, b))
-                store(s, other + lo, odds(a, b))
+                store(s, to + lo, turned(evens(a, b), fill))
+                store(s, other + lo, turned(odds(a, b), fill))
             for c in range(lo):
-                s[to + c] = s[other + c] = fill
+                s[to + c] = s[other + c] = empty
             for c in range(hi, need):
-                s[to + c] = s[other + c] = fill
+                s[to + c] = s[other + c] = empty
             if second_alone:
-                s[other + lo - 1] = read(x[p + 2 * lo - 1])
-                seen |= odd_one(s[other + lo - 1])
+                one = read(x[p + 2 * lo - 1])
+                s[other + lo - 1] = turned_one(one, fill)
+                seen |= odd_one(one)
             if first_alone:
-                s[to + hi] = read(x[p + 2 * hi])
-                seen |= odd_one(s[to + hi])
+                one = read(x[p + 2 * hi])
+                s[to + hi] = turned_one(one, fill)
+                seen |= odd_one(one)
             p += pitch
             to += slot
             other += slot
@@ -270,7 +309,7 @@ def layout(codec: Codec, watch: str) -> Any:
     def by_step(x, at, pitch, rows, far, start, n, s, to, slot, length, need, stride, phases, fill):
         """Rows of any stride and layout, gathered."""
         within()
-        seen = 0
+        seen, empty = 0, blank(fill)
         for _ in range(rows):
             for phase in range(phases):
                 # The blocks whose cell of this phase lies in the row.
@@ -279,11 +318,16 @@ def layout(codec: Codec, watch: str) -> Any:
                 for c in range(0, need, width):
                     first, last = min(max(0, low - c), width), max(0, min(width, high - c))
                     p = at + (start + phase + stride * c) * far
-                    a = load_step(x, p, stride * far, first, last, fill)
-                    store(s, to + phase * length + c, a)
+                    a = load_step(x, p, stride * far, first, last, empty)
+                    store(s, to + phase * length + c, turned(a, fill))
                     if for_all:
                         a = load_step(x, p, stride * far, first, last, zero)
                     seen |= strange(a, a)
+                if raises:
+                    for c in range(min(need, low)):
+                        s[to + phase * length + c] = empty
+                    for c in range(max(0, high), need):
+                        s[to + phase * length + c] = empty
             at += pitch
             to += slot
         return seen
