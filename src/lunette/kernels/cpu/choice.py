@@ -10,7 +10,16 @@ import numpy as np
 
 from lunette.kernels.cpu.calls import Call, MarkedGradient, QuickCall, TiledCall, WeightedGradient
 from lunette.kernels.cpu.library import Kernels
-from lunette.kernels.cpu.plan import FOLDED, MAX, MEAN, SMOOTH, Plan, lane_axis, memory_order
+from lunette.kernels.cpu.plan import (
+    FOLDED,
+    MAX,
+    MEAN,
+    SIDE_BY_SIDE,
+    SMOOTH,
+    Plan,
+    lane_axis,
+    memory_order,
+)
 from lunette.kernels.cpu.tiling import MOST_CELLS, Tiling, lies_alike
 from lunette.ops.base import is_float
 from lunette.ops.pooling import Pooling
@@ -26,9 +35,6 @@ folded_rows, unshared = Kernels("folded_rows"), Kernels("unshared")
 winners, offsets, gathered = Kernels("winners"), Kernels("offsets"), Kernels("gathered")
 spread, smooth, shares = Kernels("spread"), Kernels("smooth"), Kernels("shares")
 direct = Kernels("direct")
-
-SIDE_BY_SIDE = 64
-"""Cells of a window up to which neighbouring windows go cell by cell, side by side."""
 
 
 @lru_cache(maxsize=1024)

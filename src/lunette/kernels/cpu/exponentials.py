@@ -89,22 +89,28 @@ SPLIT_LN2 = {
 
 
 class Vectors:
-    """Arithmetic on vectors of one type, by the names of formulas."""
+    """Arithmetic on vectors of one type, or on its numbers, by the names of formulas."""
 
-    def __init__(self, builder: Any, vector: Any) -> None:
-        self.builder, self.real = builder, vector
-        self.form = SINGLE if isinstance(vector.element, ir.FloatType) else DOUBLE
-        self.whole = ir.VectorType(self.form.integer, vector.count)
+    def __init__(self, builder: Any, kind: Any) -> None:
+        self.builder, self.real = builder, kind
+        self.count = kind.count if isinstance(kind, ir.VectorType) else 0
+        element = kind.element if self.count else kind
+        self.form = SINGLE if isinstance(element, ir.FloatType) else DOUBLE
+        integer = self.form.integer
+        self.whole = ir.VectorType(integer, self.count) if self.count else integer
+
+    def _constant(self, kind: Any, value: Any) -> Any:
+        return ir.Constant(kind, [value] * self.count if self.count else value)
 
     def number(self, value: float) -> Any:
-        return ir.Constant(self.real, [value] * self.real.count)
+        return self._constant(self.real, value)
 
     def integer(self, value: int) -> Any:
-        return ir.Constant(self.whole, [value] * self.real.count)
+        return self._constant(self.whole, value)
 
     def fma(self, a: Any, b: Any, c: Any) -> Any:
         """`a·b + c`, rounded once."""
-        name = f"llvm.fma.v{self.real.count}{self.form.suffix}"
+        name = f"llvm.fma.{f'v{self.count}' if self.count else ''}{self.form.suffix}"
         kind = ir.FunctionType(self.real, [self.real] * 3)
         function = cgutils.get_or_insert_function(self.builder.module, kind, name)
         return self.builder.call(function, [a, b, c])
@@ -120,6 +126,19 @@ class Vectors:
         value = self.number(coefficients[0])
         for coefficient in coefficients[1:]:
             value = self.fma(value, x, self.number(coefficient))
+        return value
+
+    def by_pairs(self, x: Any, coefficients: tuple[float, ...]) -> Any:
+        """The lowest power first: neighbours in pairs, the pairs by Horner's rule in x². A short chain."""
+        pairs = [
+            self.fma(x, self.number(pair[1]), self.number(pair[0]))
+            if pair[1:]
+            else self.number(pair[0])
+            for pair in (coefficients[i : i + 2] for i in range(0, len(coefficients), 2))
+        ]
+        square, value = self.builder.fmul(x, x), pairs[-1]
+        for pair in reversed(pairs[:-1]):
+            value = self.fma(value, square, pair)
         return value
 
 

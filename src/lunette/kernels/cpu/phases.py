@@ -15,10 +15,10 @@ from functools import cache
 from typing import Any
 
 from lunette.kernels.cpu.halves import Codec
-from lunette.kernels.cpu.lanes import lanes
+from lunette.kernels.cpu.lanes import lanes, prefetch
 from lunette.kernels.cpu.machine import apart, compiled, real, within
 from lunette.kernels.cpu.plan import AXES, AXIS_WIDTH, RANK, WINDOW_WIDTH
-from lunette.kernels.cpu.powers import powers, scalar_powers
+from lunette.kernels.cpu.powers import power
 from lunette.kernels.cpu.tiling import (
     COLUMN_TILES,
     DEPTH,
@@ -174,14 +174,15 @@ def layout(codec: Codec, watch: str) -> Any:
     """`lay` for a codec; it watches for "nan", or for all that is not "finite", or not at all.
 
     With "powers" it lays out e^(beta·x) of every cell, and its `fill` is a tuple: the number for padding,
-    beta, beta·log2(e), the limit, and the number for cells past the limit.
+    beta·log2(e) and what its rounding left out, the limit, and the number for cells past it.
     """
     from_x, here = lanes(codec.memory, codec.work, codec.half), lanes(codec.work, codec.work, "")
     width, load, load_part, load_step = here.width, from_x.load, from_x.load_part, from_x.load_step
-    store, evens, odds = here.store, here.evens, here.odds
+    store, store_part, evens, odds = here.store, here.store_part, here.evens, here.odds
     subtract, unordered = here.subtract, here.unordered
     for_nan, for_all, read, zero = watch == "nan", watch == "finite", codec.load, codec.work(0)
-    raises, spread, power = watch == "powers", here.spread, scalar_powers(codec.work).power
+    raises, spread = watch == "powers", here.spread
+    ahead = 4096 // (codec.memory.bitwidth // 8)
 
     if raises:
 
@@ -191,13 +192,12 @@ def layout(codec: Codec, watch: str) -> Any:
 
         @compiled
         def turned(a, fill):
-            _, beta, rate, limit, other = fill
-            return powers(a, spread(beta), spread(rate), spread(limit), spread(other))
+            _, rate, rest, limit, other = fill
+            return power(a, spread(rate), spread(rest), spread(limit), spread(other))
 
         @compiled
         def turned_one(v, fill):
-            _, beta, rate, limit, other = fill
-            return power(v, beta, rate) if abs(v) <= limit else other
+            return power(v, fill[1], fill[2], fill[3], fill[4])
 
     else:
 
@@ -233,12 +233,22 @@ def layout(codec: Codec, watch: str) -> Any:
         return (for_nan & (v != v)) | (for_all & (v - v != v - v))
 
     @compiled
+    def around(s, to, lo, hi, need, empty):
+        """Padding before `lo` and from `hi` on; what it writes past either end is written again."""
+        within()
+        for c in range(0, lo, width):
+            store(s, to + c, spread(empty))
+        for c in range(hi, need, width):
+            store(s, to + c, spread(empty))
+
+    @compiled
     def by_one(x, at, pitch, rows, start, n, s, to, slot, need, fill):
         """Rows of stride 1: cells lo … hi are in the row."""
         within()
         lo, hi = min(need, max(0, -start)), max(0, min(need, n - start))
         seen, p, empty = 0, at + start, blank(fill)
         for _ in range(rows):
+            around(s, to, lo, hi, need, empty)
             if hi - lo >= width:
                 for c in range(lo, hi - width, width):
                     a = load(x, p + c)
@@ -250,11 +260,7 @@ def layout(codec: Codec, watch: str) -> Any:
             elif hi > lo:
                 a = load_part(x, p + lo, 0, hi - lo, empty)
                 seen |= strange_part(x, p + lo, hi - lo, a)
-                store(s, to + lo, turned(a, fill))
-            for c in range(lo):
-                s[to + c] = empty
-            for c in range(hi, need):
-                s[to + c] = empty
+                store_part(s, to + lo, turned(a, fill), hi - lo)
             p += pitch
             to += slot
         return seen
@@ -270,13 +276,21 @@ def layout(codec: Codec, watch: str) -> Any:
         seen, p, other, left = 0, at + start, to + length, 2 * (hi - lo)
         empty = blank(fill)
         for _ in range(rows):
+            around(s, to, lo, hi, need, empty)
+            around(s, other, lo, hi, need, empty)
             if hi - lo >= width:
                 for c in range(lo, hi - width, width):
+                    if raises:
+                        prefetch(x, p + 2 * c + ahead)
+                        prefetch(x, p + 2 * c + width + ahead)
                     a, b = load(x, p + 2 * c), load(x, p + 2 * c + width)
                     seen |= strange(a, b)
                     store(s, to + c, turned(evens(a, b), fill))
                     store(s, other + c, turned(odds(a, b), fill))
                 c = hi - width
+                if raises:
+                    prefetch(x, p + 2 * c + ahead)
+                    prefetch(x, p + 2 * c + width + ahead)
                 a, b = load(x, p + 2 * c), load(x, p + 2 * c + width)
                 seen |= strange(a, b)
                 store(s, to + c, turned(evens(a, b), fill))
@@ -286,12 +300,8 @@ def layout(codec: Codec, watch: str) -> Any:
                 b = load_part(x, p + 2 * lo + width, 0, left - width, empty)
                 seen |= strange_part(x, p + 2 * lo, min(width, left), a)
                 seen |= strange_part(x, p + 2 * lo + width, left - width, b)
-                store(s, to + lo, turned(evens(a, b), fill))
-                store(s, other + lo, turned(odds(a, b), fill))
-            for c in range(lo):
-                s[to + c] = s[other + c] = empty
-            for c in range(hi, need):
-                s[to + c] = s[other + c] = empty
+                store_part(s, to + lo, turned(evens(a, b), fill), hi - lo)
+                store_part(s, other + lo, turned(odds(a, b), fill), hi - lo)
             if second_alone:
                 one = read(x[p + 2 * lo - 1])
                 s[other + lo - 1] = turned_one(one, fill)

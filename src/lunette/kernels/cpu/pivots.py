@@ -49,7 +49,9 @@ def about_pivots(work: Any, rising: bool) -> Pivots:
                 for t in range(size):
                     best = extreme(best, load(s, p + r * step + g[taps + t]))
             p += deep
-        if g[COUNT_PADDING]:  # zeros that count, in the windows that have some: elsewhere 0/0 is NaN
+        if g[
+            COUNT_PADDING
+        ]:  # zeros that count, in the windows that have some: elsewhere 0/0 is NaN
             best = extreme(best, divide(spread(zero), pads))
         return best
 

@@ -23,7 +23,6 @@ from lunette.kernels.cpu.halves import codec
 from lunette.kernels.cpu.lanes import lanes
 from lunette.kernels.cpu.machine import apart, compiled, pointer, real, within
 from lunette.kernels.cpu.phases import (
-    cleared,
     layout,
     leading_place,
     leading_readers,
@@ -31,7 +30,7 @@ from lunette.kernels.cpu.phases import (
     tile_rows,
 )
 from lunette.kernels.cpu.plan import AXES, AXIS_WIDTH, BETA, RANK
-from lunette.kernels.cpu.powers import fused, scalar_powers, where_finite
+from lunette.kernels.cpu.powers import fused, scales_of, where_finite
 from lunette.kernels.cpu.tiling import (
     ALL_OUTPUTS,
     AREA,
@@ -46,6 +45,7 @@ from lunette.kernels.cpu.tiling import (
     SLOT,
     SPARE,
     TAPS,
+    TOGETHER,
 )
 
 __all__ = ["kernel"]
@@ -66,7 +66,7 @@ def kernel(dtype: str, rising: bool) -> Any:
     store_x, store_x_part, store_x_step = to_x.store, to_x.store_part, to_x.store_step
     lay, lay_marked = layout(outer.scratch, ""), layout(outer.scratch, "nan")
     lay_x, lay_powers = layout(outer, ""), layout(outer, "powers")
-    scales = scalar_powers(work).scales
+    scales = scales_of(work)
     bytes_each, zero = work.bitwidth // 8, work(0)
     beyond = work(math.inf if rising else -math.inf)  # a pivot whose shares are 0
 
@@ -105,22 +105,24 @@ def kernel(dtype: str, rising: bool) -> Any:
 
     @compiled
     def a_row(
-        s, second, cells, raw, length, places, readers, gx, at, left, blocks, g, taps, stride, beta, mixed
+        s, second, cells, cell, raw, length, places, readers, gx, at, left, blocks, g, taps, stride, beta, mixed
     ):  # fmt: skip
         """A row of inputs: `left` of them from `at` on in gx, in `blocks` of `stride`."""
         apart()
         for c in range(0, blocks, 2 * width):
             if stride == 2:
                 one, two = readers * g[taps + 1], readers * g[taps + 2]
-                a, b = received(s, second, cells, raw, 0, c, places, 0, one, beta, mixed)
-                d, e = received(s, second, cells, raw, length, c, places, one, two, beta, mixed)
+                a, b = received(s, second, cells, raw, cell, c, places, 0, one, beta, mixed)
+                d, e = received(
+                    s, second, cells, raw, cell + length, c, places, one, two, beta, mixed
+                )
                 place, rest = at + 2 * c, left - 2 * c
                 keep_joined(gx, place, a, d, rest)
                 keep_joined(gx, place + 2 * width, b, e, rest - 2 * width)
                 continue
             for phase in range(stride):
                 first, last = readers * g[taps + phase], readers * g[taps + phase + 1]
-                place = phase * length
+                place = cell + phase * length
                 a, b = received(s, second, cells, raw, place, c, places, first, last, beta, mixed)
                 if stride == 1:
                     keep(gx, at + c, a, left - c)
@@ -143,14 +145,14 @@ def kernel(dtype: str, rising: bool) -> Any:
                     entry += 1
 
     @compiled
-    def parted(s, second, size):
+    def parted(s, second, begin, end):
         """Weights of powers, pivots and weights about them: of each window the ones that it uses.
 
         Not zero if a weight about a pivot is not finite.
         """
         apart()
         seen = 0
-        for c in range(0, size, width):
+        for c in range(begin, end, width):
             weight, pivot, own = (
                 load(s, c), load(s, second + c), load(s, 2 * second + c)
             )  # fmt: skip
@@ -178,11 +180,13 @@ def kernel(dtype: str, rising: bool) -> Any:
         cells = pointer(scratch_at + g[AREA] + bytes_each * 3 * second, work)
         rows_at = pointer(scratch_at + 24 * most, types.int64)
         places = pointer(scratch_at + 24 * most + 16 * g[READERS], types.int64)
-        number, rate, limit, _, _ = scales(work(real(g[BETA])))
-        how, beta, length = (zero, number, rate, limit, zero), spread(number), g[LENGTH]
-        raw = stride * length
+        number = work(real(g[BETA]))
+        rate, rest, limit, _, _ = scales(number)
+        how, beta, length = (zero, rate, rest, limit, zero), spread(number), g[LENGTH]
+        line = stride * length
+        together = max(1, TOGETHER // line)
+        raw = together * line
         blocks_in_row = (n + stride - 1) // stride
-        cleared(s, g, 3, zero)
         for unit in range(begin_unit, end_unit):
             item, lead, row_tile, column_tile = tile_of(g, unit)
             begin, end, low, high = tile_rows(g, row_tile, 0)
@@ -202,34 +206,39 @@ def kernel(dtype: str, rising: bool) -> Any:
                     for kind in range(1, 3):
                         flat, to = flat + all_outputs, kind * second + layer * deep
                         lay(weights, flat, m, rows, 1, start, m, s, to, slot, 0, length, 1, 1, zero)
-                if parted(s, second, leads * deep):
-                    flags[item] = 1
+                    if parted(s, second, layer * deep, layer * deep + rows * slot):
+                        flags[item] = 1
             base = item_offset(g, item, 0) + leading_place(g, lead, 0, 0)
             target = item_offset(g, item, 2) + leading_place(g, lead, 2, 0) + stride * from_j
+            first = stride * from_j
             for p in range(begin, end):
-                at, first = base + p * pitch_x, stride * from_j
-                lay_powers(
-                    x, at, 0, 1, far, first, n, cells, 0, 0, length, length, stride, stride, how
-                )
-                if mixed:
-                    lay_x(
-                        x, at, 0, 1, far, first, n, cells, raw, 0, length, length, stride, stride, zero
-                    )
+                place = (p - begin) % together * line
+                if place == 0:
+                    at, ahead = base + p * pitch_x, min(together, end - p)
+                    lay_powers(
+                        x, at, pitch_x, ahead, far, first, n, cells, 0, line, length, length,
+                        stride, stride, how,
+                    )  # fmt: skip
+                    if mixed:
+                        lay_x(
+                            x, at, pitch_x, ahead, far, first, n, cells, raw, line, length, length,
+                            stride, stride, zero,
+                        )  # fmt: skip
                 # The rows of outputs that read this one, in order.
                 count = 0
                 for layer in range(leads):
-                    place = layer * deep + g[REACH]
+                    to = layer * deep + g[REACH]
                     if rank == 1:
-                        rows_at[count] = place
+                        rows_at[count] = to
                         count += 1
                         continue
                     for reader in range(g[of_row + p], g[of_row + p + 1], 2):
-                        rows_at[count] = place + (g[reader] - low) * slot
+                        rows_at[count] = to + (g[reader] - low) * slot
                         count += 1
                 listed(places, rows_at, count, g, g[TAPS], stride)
                 left = min(n - first, stride * blocks)
                 a_row(
-                    s, second, cells, raw, length, places, count, gx, target + p * pitch_gx, left,
+                    s, second, cells, place, raw, length, places, count, gx, target + p * pitch_gx, left,
                     blocks, g, g[TAPS], stride, beta, mixed,
                 )  # fmt: skip
 

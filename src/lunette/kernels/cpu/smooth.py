@@ -34,7 +34,7 @@ from lunette.kernels.cpu.phases import (
 )
 from lunette.kernels.cpu.pivots import about_pivots
 from lunette.kernels.cpu.plan import AXES, AXIS_WIDTH, BETA, COUNT_PADDING, RANK
-from lunette.kernels.cpu.powers import fused, scalar_powers, sound, where_finite
+from lunette.kernels.cpu.powers import fused, log2, scales_of, sound, where_finite
 from lunette.kernels.cpu.tiling import (
     ALL_OUTPUTS,
     AREA,
@@ -75,7 +75,7 @@ def kernel(dtype: str, verb: str, rising: bool) -> Any:
     store_y, store_y_part = to_y.store, to_y.store_part
     load_y, load_y_part, load_y_step = from_y.load, from_y.load_part, from_y.load_step
     lay, lay_powers = layout(outer, "finite"), layout(outer, "powers")
-    scales = scalar_powers(work).scales
+    scales = scales_of(work)
     pivots, sums, tangents = about_pivots(work, rising)
     bytes_each, zero = work.bitwidth // 8, work(0)
     fill, infinity, nan = work(-math.inf if rising else math.inf), work(math.inf), work(math.nan)
@@ -139,38 +139,37 @@ def kernel(dtype: str, verb: str, rising: bool) -> Any:
         return total
 
     @compiled
-    def a_row(s, v, y, q, far, z, k, columns, counted, cells, factor, whole_rows, g, alone):
+    def a_row(
+        s, v, y, q, far, z, k, columns, counted, cells, factor, whole_rows, g, alone, back, rest
+    ):
         """A row of outputs from powers; whether some windows have to be done about their pivots."""
         apart()
-        _, _, _, inverse, rest = scales(work(real(g[BETA])))
         taps, size = g[TAPS], g[AXES + (g[RANK] - 1) * AXIS_WIDTH + 10]
         real_rows, counts, seen = spread(work(whole_rows)), spread(factor), 0
-        inverse_of_beta, rest_of_it = spread(inverse), spread(rest)
+        backs, rests = spread(back), spread(rest)
         for c in range(0, columns, width):
             left = columns - c
             total = total_at(s, v, c, counted, cells, counts, real_rows, g, taps, size, alone)
             if forward:
-                value = log_up(total)
-                value = fused(value, inverse_of_beta, multiply(value, rest_of_it))
-                write(y, q + c, value, left)
+                value = log2(total)
+                write(y, q + c, fused(value, backs, multiply(value, rests)), left)
             else:
                 gradient = gradients(y, q + c * far, far, left)
                 weight = divide(gradient, total)
                 total = sound(total, gradient, weight)
                 note(z, k + c, weight, left)
             strange = subtract(total, total)
-            seen |= unordered(strange, strange)
+            seen |= unordered(strange, strange) & ((1 << min(left, width)) - 1)
         return seen
 
     @compiled
     def a_row_about_pivots(
-        s, p, v, y, q, far, z, k, columns, counted, cells, factor, g, alone, leads, deep, rows, step
-    ):
+        s, p, v, y, q, far, z, k, columns, counted, cells, factor, g, alone, back, rest, leads, deep,
+        rows, step,
+    ):  # fmt: skip
         """A row of outputs again, where powers would not do: its cells are at p, the sums of powers at v."""
         apart()
-        number, inverse, rest = work(real(g[BETA])), zero, zero
-        beta = spread(number)
-        _, _, _, inverse, rest = scales(number)
+        beta = spread(work(real(g[BETA])))
         taps, size = g[TAPS], g[AXES + (g[RANK] - 1) * AXIS_WIDTH + 10]
         real_rows, counts = spread(work(leads * rows)), spread(factor)
         for c in range(0, columns, width):
@@ -188,8 +187,8 @@ def kernel(dtype: str, verb: str, rising: bool) -> Any:
             pivot = pivots(s, p + c, pads, g, taps, size, leads, deep, rows, step)
             own = sums(s, p + c, pads, pivot, beta, g, taps, size, leads, deep, rows, step)
             if forward:
-                value = log_up(total)
-                value = fused(value, spread(inverse), multiply(value, spread(rest)))
+                value = log2(total)
+                value = fused(value, spread(back), multiply(value, spread(rest)))
                 other = add(pivot, divide(log_up(own), beta))
                 write(y, q + c, where_finite(total, value, other), left)
             else:
@@ -238,9 +237,10 @@ def kernel(dtype: str, verb: str, rising: bool) -> Any:
         slot, length, deep = g[SLOT], g[LENGTH], g[DEPTH] * g[SLOT]
         second = most * deep + SPARE
         summed = 2 * second
-        beta, rate, limit, _, _ = scales(work(real(g[BETA])))
-        how = (zero, beta, rate, limit, infinity)
-        cleared(s, g, 2, zero)
+        rate, rest, limit, back, back_rest = scales(work(real(g[BETA])))
+        how = (zero, rate, rest, limit, infinity)
+        if tangent_wanted:
+            cleared(s, g, 2, zero)
         for unit in range(begin_unit, end_unit):
             item, lead, row_tile, column_tile = tile_of(g, unit)
             begin, end, low, high = tile_rows(g, row_tile, 1)
@@ -272,16 +272,36 @@ def kernel(dtype: str, verb: str, rising: bool) -> Any:
             cells = pointer(g_at + 8 * g[CELLS] + bytes_each * from_j, work)
             for i in range(begin, end):
                 start, step, rows, counted_rows = rows_of(g, i)
-                p, step, factor = (start - low) * slot, step * slot, work(counted_leads * counted_rows)
+                p, step, factor = (
+                    (start - low) * slot,
+                    step * slot,
+                    work(counted_leads * counted_rows),
+                )
                 q, k = target + i * pitch_y, item * g[OUTPUTS] + (rows_before + i) * m + from_j
                 if tangent_wanted:
                     a_row_of_tangents(
-                        s, second, p, y, q, columns, counted, cells, factor, g, leads, deep, rows, step
+                        s,
+                        second,
+                        p,
+                        y,
+                        q,
+                        columns,
+                        counted,
+                        cells,
+                        factor,
+                        g,
+                        leads,
+                        deep,
+                        rows,
+                        step,
                     )
                     continue
                 down(s, p, summed, slot, leads, deep, rows, step)
                 whole = leads * rows
-                if a_row(s, summed, y, q, far_y, z, k, columns, counted, cells, factor, whole, g, alone):
+                if a_row(
+                    s, summed, y, q, far_y, z, k, columns, counted, cells, factor, whole, g, alone,
+                    back, back_rest,
+                ):  # fmt: skip
                     if not laid:
                         laid = True
                         if lay_all(
@@ -290,7 +310,7 @@ def kernel(dtype: str, verb: str, rising: bool) -> Any:
                             flags[item] = 1
                     a_row_about_pivots(
                         s, second + p, summed, y, q, far_y, z, k, columns, counted, cells, factor,
-                        g, alone, leads, deep, rows, step,
+                        g, alone, back, back_rest, leads, deep, rows, step,
                     )  # fmt: skip
 
     return smooth

@@ -54,6 +54,9 @@ SPARE = 128
 NEAR = 24 << 10
 """Bytes of rows that a tile should not exceed: half of a usual first-level cache."""
 
+TOGETHER = 2048
+"""Cells of the rows whose powers are laid out together, for the gradient of a smooth max."""
+
 LONGEST = 1024
 """Columns of a tile, at most."""
 
@@ -150,8 +153,9 @@ class Tiling:
         g[AREA] = -(-8 * (3 * int(g[MOST]) + lists + 8) // 64) * 64
         self.area = int(g[MOST] * g[DEPTH] * g[SLOT]) + SPARE
         self.units = self.items * int(g[LEADS] * g[ROW_TILES] * g[COLUMN_TILES])
-        rows = 2 * int(g[PHASES]) + 1  # of the input by phase: a row, and its powers
-        cells = (areas + spare) * self.area + rows * int(g[LENGTH]) + SPARE
+        # Rows of the input by phase, and their powers; or one row of sums.
+        row = int(g[PHASES] + 1) * int(g[LENGTH])
+        cells = (areas + spare) * self.area + 2 * max(row, TOGETHER) + SPARE
         self.scratch = int(g[AREA]) + cells * size
         self.table = np.concatenate([g, *self.tables])
         self.at: int = self.table.__array_interface__["data"][0]
