@@ -19,6 +19,7 @@ from lunette.kernels.cpu.plan import (
     Plan,
     lane_axis,
     memory_order,
+    regular,
 )
 from lunette.kernels.cpu.tiling import MOST_CELLS, Tiling, lies_alike
 from lunette.ops.base import is_float
@@ -147,7 +148,8 @@ def gradient_call(
     steps, grad_steps = _elements(strides, dtype), _elements(grad, dtype)
     if trusting and is_float(dtype) and kind != MEAN and ties in ("first", ""):
         arrays = (steps, grad_steps, _result_steps(shape, -1))
-        rows = {"areas": 2} if kind == MAX else {"areas": 1, "spare": 2}
+        stride = regular(op.regions[-1], shape[-1])[0]
+        rows = {"areas": 2} if kind == MAX else {"areas": 1 + stride, "spare": 2}
         back = _tiling(op, shape, arrays, dtype, backward=True, **rows)
         if back is not None and max(back.readers) <= SIDE_BY_SIDE:
             again = lambda: gradient_call(op, shape, strides, grad, dtype, False)  # noqa: E731
@@ -174,7 +176,7 @@ def gradient_call(
     if ties == "first" and plan.has_winners:
         return _winners(plan, "vjp", shape, dtype, plan.items * plan.slabs)
     kernel = direct.gradient_kernel(dtype.name, kind, ties)
-    scratch = 24 * plan.room + 16 * plan.slab_cells
+    scratch = 24 * plan.room + 8 * (2 * plan.slab_cells + max(plan.slab_cells, shape[-1]))
     return Call(kernel, plan, shape, dtype, -1, plan.items * plan.slabs, scratch)
 
 

@@ -283,9 +283,9 @@ def gradient_kernel(dtype: str, kind: int, ties: str) -> Any:
         for unit in range(first, last):
             item, slab = unit // g[SLABS], g[SLABS_AT] + 4 * (unit % g[SLABS])
             low, high = g[slab] * inner, g[slab + 1] * inner
-            weights = (
-                high - low
-            )  # of a smooth max, the sums of weights of powers come after the others
+            # Of a smooth max, sums of weights of powers come after the others, then those of one row.
+            weights = high - low
+            along, n_along = (low, weights) if g[RANK] == 1 else (0, n)
             for c in range(2 * weights if kind == SMOOTH else weights):
                 sums[c] = zero
             base, source = item_offset(g, item, 0), item_offset(g, item, 1)
@@ -296,6 +296,9 @@ def gradient_kernel(dtype: str, kind: int, ties: str) -> Any:
             for row in range(from_row, to_row):
                 count, counted_rows = list_rows(g, row, rows, room)
                 place = source + output_row(g, row, 1)
+                if kind == SMOOTH:  # the weights of powers in this row, by position along it
+                    for c in range(n_along):
+                        sums[2 * weights + c] = zero
                 for j in range(from_column, to_column):
                     window = table + WINDOW_WIDTH * j
                     start, stop, step = g[window], g[window + 1], g[window + 2]
@@ -311,11 +314,9 @@ def gradient_kernel(dtype: str, kind: int, ties: str) -> Any:
                             x, base, rows, count, start, stop, step, step_x, length, cells, scales
                         )
                         if total > zero and sound(total, gradient, gradient / total) == total:
-                            for r in range(count):
-                                for p in range(start, stop, step):
-                                    c = rows[2 * room + r] + p - low
-                                    if 0 <= c < weights:
-                                        sums[weights + c] += gradient / total
+                            for p in range(start, stop, step):
+                                if 0 <= p - along < n_along:
+                                    sums[2 * weights + p - along] += gradient / total
                             continue
                     best, winner = load(x[base + rows[0] + start * step_x]), rows[2 * room] + start
                     if kind != MEAN:
@@ -367,9 +368,14 @@ def gradient_kernel(dtype: str, kind: int, ties: str) -> Any:
                                         sums[flat + p - low] += share * gradient
                                     elif (v == best) | ((v != v) & (best != best)):
                                         sums[flat + p - low] += gradient
+                if kind == SMOOTH:
+                    for r in range(count):
+                        c = rows[2 * room + r] + along - low
+                        if 0 <= c < weights:
+                            for p in range(n_along):
+                                sums[weights + c + p] += sums[2 * weights + p]
             target = item_offset(g, item, 2)
-            lines, cells_of_line = ((high - low) // n, n) if g[RANK] > 1 else (1, high - low)
-            for line in range(lines):
+            for line in range(weights // n_along):
                 flat, place, source = low // n + line, target, base
                 if g[RANK] == 1:
                     place, source = target + low * step_gx, base + low * step_x
@@ -378,8 +384,8 @@ def gradient_kernel(dtype: str, kind: int, ties: str) -> Any:
                     place += (flat % g[e]) * g[e + 4]
                     source += (flat % g[e]) * g[e + 2]
                     flat //= g[e]
-                for p in range(cells_of_line):
-                    c = line * n + p
+                for p in range(n_along):
+                    c = line * n_along + p
                     total = sums[c]
                     if kind == SMOOTH:
                         v = load(x[source + p * step_x])

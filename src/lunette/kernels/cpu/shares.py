@@ -1,8 +1,9 @@
 """The gradient of a smooth max of small windows: every input gathers its shares, in the order of outputs.
 
-With weights w = gradient / sum of powers, a cell receives `e^(beta·x) Σ w` from the windows that use powers,
-one exponential for each cell, and `Σ w·e^(beta·(x − pivot))` from the others. Both sums start from +0 and
-follow the row-major order of outputs, so no bit depends on tiles or threads.
+With weights w = gradient / sum of powers, a cell receives `e^(beta·x) Σ w` from the windows that use powers, one
+exponential for each cell, and `Σ w·e^(beta·(x − pivot))` from the others. Of the first sum, the windows of each
+row of outputs are added first: that is done once for all inputs that the row reads. All sums start
+from +0 and follow the row-major order of outputs, so no bit depends on tiles or threads.
 """
 
 # Numba types the kernels, not mypy.
@@ -20,17 +21,11 @@ from lunette.kernels.cpu import machine
 from lunette.kernels.cpu.direct import item_offset
 from lunette.kernels.cpu.exponentials import exp_down
 from lunette.kernels.cpu.halves import codec
-from lunette.kernels.cpu.lanes import lanes
+from lunette.kernels.cpu.lanes import lanes, prefetch
 from lunette.kernels.cpu.machine import apart, compiled, pointer, real, within
-from lunette.kernels.cpu.phases import (
-    layout,
-    leading_place,
-    leading_readers,
-    tile_of,
-    tile_rows,
-)
+from lunette.kernels.cpu.phases import layout, leading_place, leading_readers, tile_of, tile_rows
 from lunette.kernels.cpu.plan import AXES, AXIS_WIDTH, BETA, RANK
-from lunette.kernels.cpu.powers import fused, scales_of, where_finite
+from lunette.kernels.cpu.powers import fused, power, scales_of, where_finite
 from lunette.kernels.cpu.tiling import (
     ALL_OUTPUTS,
     AREA,
@@ -41,14 +36,15 @@ from lunette.kernels.cpu.tiling import (
     MOST,
     OUTPUTS,
     REACH,
-    READERS,
     SLOT,
     SPARE,
     TAPS,
-    TOGETHER,
 )
 
 __all__ = ["kernel"]
+
+AHEAD = 4096
+"""Bytes ahead at which memory is asked for."""
 
 
 @cache
@@ -56,96 +52,54 @@ def kernel(dtype: str, rising: bool) -> Any:
     """The kernel for a dtype and a sign of beta (`rising`: positive).
 
     Array 0 is the input, array 1 what the kernel `weights` has left, array 2 the gradient of the input.
+    A tile has areas of rows: the weights of powers, their sums in each row of outputs by the position of
+    the input (as many areas as the stride), then, where there are some, pivots and the weights about them.
     """
     outer = codec(dtype, False)
     memory, work = outer.memory, outer.work
-    here, to_x = lanes(work, work, ""), lanes(memory, work, outer.half)
-    width, load, store, spread = here.width, here.load, here.store, here.spread
+    here, of_x = lanes(work, work, ""), lanes(memory, work, outer.half)
+    width, load, store, store_step = here.width, here.load, here.store, here.store_step
+    spread, zip_low, zip_high = here.spread, here.zip_low, here.zip_high
     add, subtract, multiply, unordered = here.add, here.subtract, here.multiply, here.unordered
-    zip_low, zip_high = here.zip_low, here.zip_high
-    store_x, store_x_part, store_x_step = to_x.store, to_x.store_part, to_x.store_step
+    load_x, load_x_part, load_x_step = of_x.load, of_x.load_part, of_x.load_step
+    store_x, store_x_part = of_x.store, of_x.store_part
     lay, lay_marked = layout(outer.scratch, ""), layout(outer.scratch, "nan")
-    lay_x, lay_powers = layout(outer, ""), layout(outer, "powers")
-    scales = scales_of(work)
-    bytes_each, zero = work.bitwidth // 8, work(0)
+    lay_x, scales = layout(outer, ""), scales_of(work)
+    zero, ahead = work(0), AHEAD // (memory.bitwidth // 8)
     beyond = work(math.inf if rising else -math.inf)  # a pivot whose shares are 0
 
     @compiled
-    def received(s, second, cells, raw, at, c, places, first, last, beta, mixed):
-        """What two vectors of cells of one phase receive from readers first … last of the list."""
+    def put(s, to, stride, phase, c, a, b):
+        """A vector of phase `phase` of blocks c, c + 1, …; of stride 2, a is phase 0 and b phase 1."""
         within()
-        a = b = d = e = spread(zero)
-        for reader in range(first, last):
-            k = places[reader] + c
-            a, b = add(a, load(s, k)), add(b, load(s, k + width))
-        if mixed:
-            value, other = load(cells, raw + at + c), load(cells, raw + at + c + width)
-            for reader in range(first, last):
-                k = second + places[reader] + c
-                share = exp_down(multiply(beta, subtract(value, load(s, k))))
-                d = add(d, multiply(load(s, second + k), share))
-                k += width
-                share = exp_down(multiply(beta, subtract(other, load(s, k))))
-                e = add(e, multiply(load(s, second + k), share))
-        a = fused(load(cells, at + c), a, d)
-        return a, fused(load(cells, at + c + width), b, e)
+        if stride == 1:
+            store(s, to + c, a)
+        elif stride == 2:
+            store(s, to + 2 * c, zip_low(a, b))
+            store(s, to + 2 * c + width, zip_high(a, b))
+        else:
+            store_step(s, to + stride * c + phase, stride, a, width)
 
     @compiled
-    def keep(gx, at, value, left):
-        if left >= width:
-            store_x(gx, at, value)
-        elif left > 0:
-            store_x_part(gx, at, value, left)
-
-    @compiled
-    def keep_joined(gx, at, a, b, left):
-        """Two phases of stride 2, as they alternate."""
-        keep(gx, at, zip_low(a, b), left)
-        keep(gx, at + width, zip_high(a, b), left - width)
-
-    @compiled
-    def a_row(
-        s, second, cells, cell, raw, length, places, readers, gx, at, left, blocks, g, taps, stride, beta, mixed
-    ):  # fmt: skip
-        """A row of inputs: `left` of them from `at` on in gx, in `blocks` of `stride`."""
+    def along(s, w, to, rows, blocks, g, stride):
+        """The sums along rows of weights at w, by the position of the input, from `to` on."""
         apart()
-        for c in range(0, blocks, 2 * width):
-            if stride == 2:
-                one, two = readers * g[taps + 1], readers * g[taps + 2]
-                a, b = received(s, second, cells, raw, cell, c, places, 0, one, beta, mixed)
-                d, e = received(
-                    s, second, cells, raw, cell + length, c, places, one, two, beta, mixed
-                )
-                place, rest = at + 2 * c, left - 2 * c
-                keep_joined(gx, place, a, d, rest)
-                keep_joined(gx, place + 2 * width, b, e, rest - 2 * width)
-                continue
-            for phase in range(stride):
-                first, last = readers * g[taps + phase], readers * g[taps + phase + 1]
-                place = cell + phase * length
-                a, b = received(s, second, cells, raw, place, c, places, first, last, beta, mixed)
-                if stride == 1:
-                    keep(gx, at + c, a, left - c)
-                    keep(gx, at + c + width, b, left - c - width)
-                    continue
-                cells_left = max(0, (left - stride * c - phase + stride - 1) // stride)
-                place = at + stride * c + phase
-                store_x_step(gx, place, stride, a, min(width, cells_left))
-                cells_left = max(0, cells_left - width)
-                store_x_step(gx, place + stride * width, stride, b, min(width, cells_left))
+        taps, pairs = g[TAPS], g[TAPS] + stride + 1
+        for _ in range(rows):
+            for c in range(0, blocks, width):
+                for phase in range(0, stride, 2 if stride == 2 else 1):
+                    k, a, b = w + g[REACH] + c, spread(zero), spread(zero)
+                    for tap in range(g[taps + phase], g[taps + phase + 1]):
+                        a = add(a, load(s, k - g[pairs + 2 * tap + 1]))
+                    if stride == 2:
+                        for tap in range(g[taps + 1], g[taps + 2]):
+                            b = add(b, load(s, k - g[pairs + 2 * tap + 1]))
+                    put(s, to, stride, phase, c, a, b)
+            w += g[SLOT]
+            to += stride * g[LENGTH]
 
     @compiled
-    def listed(places, rows, count, g, taps, stride):
-        """Where each reader of a row is, by phase, in order."""
-        entry, pairs = 0, taps + stride + 1
-        for phase in range(stride):
-            for r in range(count):
-                for tap in range(g[taps + phase], g[taps + phase + 1]):
-                    places[entry] = rows[r] - g[pairs + 2 * tap + 1]
-                    entry += 1
-
-    @compiled
-    def parted(s, second, begin, end):
+    def parted(s, pivots, second, begin, end):
         """Weights of powers, pivots and weights about them: of each window the ones that it uses.
 
         Not zero if a weight about a pivot is not finite.
@@ -153,39 +107,79 @@ def kernel(dtype: str, rising: bool) -> Any:
         apart()
         seen = 0
         for c in range(begin, end, width):
-            weight, pivot, own = (
-                load(s, c), load(s, second + c), load(s, 2 * second + c)
-            )  # fmt: skip
+            weight, pivot, own = load(s, c), load(s, pivots + c), load(s, pivots + second + c)
             own = where_finite(weight, spread(zero), own)
             strange = subtract(own, own)
             seen |= unordered(strange, strange)
             store(s, c, where_finite(weight, weight, spread(zero)))
-            store(s, second + c, where_finite(weight, spread(beyond), pivot))
-            store(s, 2 * second + c, own)
+            store(s, pivots + c, where_finite(weight, spread(beyond), pivot))
+            store(s, pivots + second + c, own)
         return seen
+
+    @compiled
+    def about_pivots(s, pivots, second, rows_at, count, raw, to, blocks, g, stride, beta):
+        """What a row of cells, by phase at `raw`, receives from windows about pivots; from `to` on."""
+        apart()
+        taps, pairs = g[TAPS], g[TAPS] + stride + 1
+        for c in range(0, blocks, width):
+            before = spread(zero)
+            for phase in range(stride):
+                total, value = spread(zero), load(s, raw + phase * g[LENGTH] + c)
+                for r in range(count):
+                    for tap in range(g[taps + phase], g[taps + phase + 1]):
+                        k = pivots + rows_at[r] + g[REACH] + c - g[pairs + 2 * tap + 1]
+                        share = exp_down(multiply(beta, subtract(value, load(s, k))))
+                        total = add(total, multiply(load(s, second + k), share))
+                if stride != 2:
+                    put(s, to, stride, phase, c, total, total)
+                elif phase == 1:
+                    put(s, to, stride, phase, c, before, total)
+                before = total
+
+    @compiled
+    def a_row(s, sums, rows_at, count, stride, more, mixed, x, at, far, gx, to, left, scales):
+        """A row of inputs: `left` of them from `to` on in gx; `more` is what windows about pivots send."""
+        apart()
+        rate, rest, limit, _, _ = scales
+        rates, rests, limits, none = spread(rate), spread(rest), spread(limit), spread(zero)
+        for c in range(0, left, width):
+            prefetch(x, at + c * far + ahead)
+            total, extra, here_left = none, none, left - c
+            for r in range(count):
+                total = add(total, load(s, sums + rows_at[r] * stride + c))
+            if mixed:
+                extra = load(s, more + c)
+            if far != 1:
+                value = load_x_step(x, at + c * far, far, 0, min(width, here_left), zero)
+            elif here_left < width:
+                value = load_x_part(x, at + c, 0, here_left, zero)
+            else:
+                value = load_x(x, at + c)
+            value = fused(power(value, rates, rests, limits, none), total, extra)
+            if here_left < width:
+                store_x_part(gx, to + c, value, here_left)
+            else:
+                store_x(gx, to + c, value)
 
     @machine.kernel
     def gather(x_at, weights_at, gx_at, scratch_at, g_at, flags_at, begin_unit, end_unit):
         g, flags = pointer(g_at, types.int64), pointer(flags_at, types.uint8)
         lists, s = pointer(scratch_at, types.int64), pointer(scratch_at + g[AREA], work)
         x, gx, weights = pointer(x_at, memory), pointer(gx_at, memory), pointer(weights_at, work)
-        rank, most, all_outputs = g[RANK], g[MOST], g[ALL_OUTPUTS]
+        rank, most = g[RANK], g[MOST]
         e = AXES + (rank - 1) * AXIS_WIDTH
         f = AXES + max(0, rank - 2) * AXIS_WIDTH
         pitch_x, pitch_gx, of_row, inner = 0, 0, 0, 0
         if rank > 1:
             pitch_x, pitch_gx, of_row, inner = g[f + 2], g[f + 4], g[f + 11], g[e + 1]
         n, m, far, stride = g[e], g[e + 1], g[e + 2], g[e + 7]
-        slot, deep, second = g[SLOT], g[DEPTH] * g[SLOT], most * g[DEPTH] * g[SLOT] + SPARE
-        cells = pointer(scratch_at + g[AREA] + bytes_each * 3 * second, work)
+        slot, length, deep = g[SLOT], g[LENGTH], g[DEPTH] * g[SLOT]
+        line, second = stride * length, most * deep + SPARE
+        pivots = (1 + stride) * second
+        raw = pivots + 2 * second
         rows_at = pointer(scratch_at + 24 * most, types.int64)
-        places = pointer(scratch_at + 24 * most + 16 * g[READERS], types.int64)
         number = work(real(g[BETA]))
-        rate, rest, limit, _, _ = scales(number)
-        how, beta, length = (zero, rate, rest, limit, zero), spread(number), g[LENGTH]
-        line = stride * length
-        together = max(1, TOGETHER // line)
-        raw = together * line
+        scales_here, beta = scales(number), spread(number)
         blocks_in_row = (n + stride - 1) // stride
         for unit in range(begin_unit, end_unit):
             item, lead, row_tile, column_tile = tile_of(g, unit)
@@ -193,53 +187,64 @@ def kernel(dtype: str, rising: bool) -> Any:
             from_j = column_tile * g[COLUMNS]
             blocks = min(blocks_in_row, from_j + g[COLUMNS]) - from_j
             leads = leading_readers(g, lead, lists, most)
-            start, rows, mixed = from_j - g[BLOCK] - g[REACH], high - low, 0
+            start, rows, mixed, first = from_j - g[BLOCK] - g[REACH], high - low, 0, stride * from_j
             for layer in range(leads):
                 flat = item * g[OUTPUTS] + lists[most + layer] + low * inner
-                to = layer * deep
                 mixed |= lay_marked(
-                    weights, flat, m, rows, 1, start, m, s, to, slot, 0, length, 1, 1, zero
+                    weights,
+                    flat,
+                    m,
+                    rows,
+                    1,
+                    start,
+                    m,
+                    s,
+                    layer * deep,
+                    slot,
+                    0,
+                    length,
+                    1,
+                    1,
+                    zero,
                 )
-            if mixed:
-                for layer in range(leads):
+            for layer in range(leads):
+                to = layer * deep
+                if mixed:
                     flat = item * g[OUTPUTS] + lists[most + layer] + low * inner
-                    for kind in range(1, 3):
-                        flat, to = flat + all_outputs, kind * second + layer * deep
-                        lay(weights, flat, m, rows, 1, start, m, s, to, slot, 0, length, 1, 1, zero)
-                    if parted(s, second, layer * deep, layer * deep + rows * slot):
-                        flags[item] = 1
-            base = item_offset(g, item, 0) + leading_place(g, lead, 0, 0)
-            target = item_offset(g, item, 2) + leading_place(g, lead, 2, 0) + stride * from_j
-            first = stride * from_j
-            for p in range(begin, end):
-                place = (p - begin) % together * line
-                if place == 0:
-                    at, ahead = base + p * pitch_x, min(together, end - p)
-                    lay_powers(
-                        x, at, pitch_x, ahead, far, first, n, cells, 0, line, length, length,
-                        stride, stride, how,
-                    )  # fmt: skip
-                    if mixed:
-                        lay_x(
-                            x, at, pitch_x, ahead, far, first, n, cells, raw, line, length, length,
-                            stride, stride, zero,
+                    for kind in range(2):
+                        flat += g[ALL_OUTPUTS]
+                        lay(
+                            weights, flat, m, rows, 1, start, m, s, pivots + kind * second + to, slot,
+                            0, length, 1, 1, zero,
                         )  # fmt: skip
+                    if parted(s, pivots, second, to, to + rows * slot):
+                        flags[item] = 1
+                along(s, to, second + to * stride, rows, blocks, g, stride)
+            base = item_offset(g, item, 0) + leading_place(g, lead, 0, 0)
+            target = item_offset(g, item, 2) + leading_place(g, lead, 2, 0) + first
+            left = min(n - first, stride * blocks)
+            for p in range(begin, end):
                 # The rows of outputs that read this one, in order.
-                count = 0
+                count, at = 0, base + p * pitch_x
                 for layer in range(leads):
-                    to = layer * deep + g[REACH]
                     if rank == 1:
-                        rows_at[count] = to
+                        rows_at[count] = layer * deep
                         count += 1
                         continue
                     for reader in range(g[of_row + p], g[of_row + p + 1], 2):
-                        rows_at[count] = to + (g[reader] - low) * slot
+                        rows_at[count] = layer * deep + (g[reader] - low) * slot
                         count += 1
-                listed(places, rows_at, count, g, g[TAPS], stride)
-                left = min(n - first, stride * blocks)
+                if mixed:
+                    lay_x(
+                        x, at, 0, 1, far, first, n, s, raw, 0, length, length, stride, stride, zero
+                    )
+                    about_pivots(
+                        s, pivots, second, rows_at, count, raw, raw + line, blocks, g, stride, beta
+                    )
+                at += first * far
                 a_row(
-                    s, second, cells, place, raw, length, places, count, gx, target + p * pitch_gx, left,
-                    blocks, g, g[TAPS], stride, beta, mixed,
+                    s, second, rows_at, count, stride, raw + line, mixed, x, at, far, gx,
+                    target + p * pitch_gx, left, scales_here,
                 )  # fmt: skip
 
     return gather

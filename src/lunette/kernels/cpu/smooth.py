@@ -109,18 +109,27 @@ def kernel(dtype: str, verb: str, rising: bool) -> Any:
         return load_y_part(y, q, 0, left, zero)
 
     @compiled
-    def down(s, p, v, slot, leads, deep, rows, step):
-        """The sums of a window's rows, for all columns; from v on."""
+    def down(s, v, g, begin, end, low, leads):
+        """For each row of outputs the sums down the rows of its windows, for all columns; from v on."""
         apart()
-        for c in range(0, slot, 2 * width):
-            a, b, row = spread(zero), spread(zero), p + c
-            for _ in range(leads):
-                for r in range(rows):
-                    a = add(a, load(s, row + r * step))
-                    b = add(b, load(s, row + r * step + width))
-                row += deep
-            store(s, v + c, a)
-            store(s, v + c + width, b)
+        slot, deep = g[SLOT], g[DEPTH] * g[SLOT]
+        for i in range(begin, end):
+            start, step, rows, _ = rows_of(g, i)
+            for column in range(0, slot, 4 * width):
+                a = b = c = d = spread(zero)
+                row = (start - low) * slot + column
+                for _ in range(leads):
+                    for r in range(rows):
+                        k = row + r * step * slot
+                        a, b = add(a, load(s, k)), add(b, load(s, k + width))
+                        c, d = add(c, load(s, k + 2 * width)), add(d, load(s, k + 3 * width))
+                    row += deep
+                k = v + column
+                store(s, k, a)
+                store(s, k + width, b)
+                store(s, k + 2 * width, c)
+                store(s, k + 3 * width, d)
+            v += slot
 
     @compiled
     def total_at(s, v, c, counted, cells, counts, real_rows, g, taps, size, alone):
@@ -270,6 +279,8 @@ def kernel(dtype: str, verb: str, rising: bool) -> Any:
             rows_before = lead * (g[f + 1] if rank > 1 else 1)
             counted = pointer(g_at + 8 * g[COUNTED] + bytes_each * from_j, work)
             cells = pointer(g_at + 8 * g[CELLS] + bytes_each * from_j, work)
+            if not tangent_wanted:
+                down(s, summed, g, begin, end, low, leads)
             for i in range(begin, end):
                 start, step, rows, counted_rows = rows_of(g, i)
                 p, step, factor = (
@@ -296,10 +307,9 @@ def kernel(dtype: str, verb: str, rising: bool) -> Any:
                         step,
                     )
                     continue
-                down(s, p, summed, slot, leads, deep, rows, step)
-                whole = leads * rows
+                whole, v = leads * rows, summed + (i - begin) * slot
                 if a_row(
-                    s, summed, y, q, far_y, z, k, columns, counted, cells, factor, whole, g, alone,
+                    s, v, y, q, far_y, z, k, columns, counted, cells, factor, whole, g, alone,
                     back, back_rest,
                 ):  # fmt: skip
                     if not laid:
@@ -309,7 +319,7 @@ def kernel(dtype: str, verb: str, rising: bool) -> Any:
                         ):
                             flags[item] = 1
                     a_row_about_pivots(
-                        s, second + p, summed, y, q, far_y, z, k, columns, counted, cells, factor,
+                        s, second + p, v, y, q, far_y, z, k, columns, counted, cells, factor,
                         g, alone, back, back_rest, leads, deep, rows, step,
                     )  # fmt: skip
 

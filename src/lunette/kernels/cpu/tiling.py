@@ -54,9 +54,6 @@ SPARE = 128
 NEAR = 24 << 10
 """Bytes of rows that a tile should not exceed: half of a usual first-level cache."""
 
-TOGETHER = 2048
-"""Cells of the rows whose powers are laid out together, for the gradient of a smooth max."""
-
 LONGEST = 1024
 """Columns of a tile, at most."""
 
@@ -153,9 +150,9 @@ class Tiling:
         g[AREA] = -(-8 * (3 * int(g[MOST]) + lists + 8) // 64) * 64
         self.area = int(g[MOST] * g[DEPTH] * g[SLOT]) + SPARE
         self.units = self.items * int(g[LEADS] * g[ROW_TILES] * g[COLUMN_TILES])
-        # Rows of the input by phase, and their powers; or one row of sums.
-        row = int(g[PHASES] + 1) * int(g[LENGTH])
-        cells = (areas + spare) * self.area + 2 * max(row, TOGETHER) + SPARE
+        # Two rows of the input by phase, or a row of sums for each row of outputs.
+        rows = max(2 * int(g[PHASES] + 1) * int(g[LENGTH]), int(g[ROWS] * g[SLOT]))
+        cells = (areas + spare) * self.area + rows + SPARE
         self.scratch = int(g[AREA]) + cells * size
         self.table = np.concatenate([g, *self.tables])
         self.at: int = self.table.__array_interface__["data"][0]
