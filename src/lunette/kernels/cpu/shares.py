@@ -117,7 +117,7 @@ def kernel(dtype: str, rising: bool) -> Any:
         return seen
 
     @compiled
-    def about_pivots(s, pivots, second, rows_at, count, raw, to, blocks, g, stride, beta):
+    def about_pivots(s, pivots, second, sums_at, count, raw, to, blocks, g, stride, beta):
         """What a row of cells, by phase at `raw`, receives from windows about pivots; from `to` on."""
         apart()
         taps, pairs = g[TAPS], g[TAPS] + stride + 1
@@ -126,8 +126,9 @@ def kernel(dtype: str, rising: bool) -> Any:
             for phase in range(stride):
                 total, value = spread(zero), load(s, raw + phase * g[LENGTH] + c)
                 for r in range(count):
+                    row = pivots + (sums_at[r] - second) // stride + g[REACH] + c
                     for tap in range(g[taps + phase], g[taps + phase + 1]):
-                        k = pivots + rows_at[r] + g[REACH] + c - g[pairs + 2 * tap + 1]
+                        k = row - g[pairs + 2 * tap + 1]
                         share = exp_down(multiply(beta, subtract(value, load(s, k))))
                         total = add(total, multiply(load(s, second + k), share))
                 if stride != 2:
@@ -137,29 +138,34 @@ def kernel(dtype: str, rising: bool) -> Any:
                 before = total
 
     @compiled
-    def a_row(s, sums, rows_at, count, stride, more, mixed, x, at, far, gx, to, left, scales):
+    def a_row(s, sums_at, count, more, mixed, x, at, far, gx, to, left, scales):
         """A row of inputs: `left` of them from `to` on in gx; `more` is what windows about pivots send."""
         apart()
         rate, rest, limit, _, _ = scales
         rates, rests, limits, none = spread(rate), spread(rest), spread(limit), spread(zero)
-        for c in range(0, left, width):
-            prefetch(x, at + c * far + ahead)
-            total, extra, here_left = none, none, left - c
+        whole = left - left % (2 * width) if (far == 1) & (mixed == 0) else 0
+        for c in range(0, whole, 2 * width):  # the usual case, two vectors side by side
+            prefetch(x, at + c + ahead)
+            a, b = none, none
             for r in range(count):
-                total = add(total, load(s, sums + rows_at[r] * stride + c))
+                k = sums_at[r] + c
+                a, b = add(a, load(s, k)), add(b, load(s, k + width))
+            value = power(load_x(x, at + c), rates, rests, limits, none)
+            other = power(load_x(x, at + c + width), rates, rests, limits, none)
+            store_x(gx, to + c, fused(value, a, none))
+            store_x(gx, to + c + width, fused(other, b, none))
+        for c in range(whole, left, width):
+            total, extra, lanes_left = none, none, min(width, left - c)
+            for r in range(count):
+                total = add(total, load(s, sums_at[r] + c))
             if mixed:
                 extra = load(s, more + c)
-            if far != 1:
-                value = load_x_step(x, at + c * far, far, 0, min(width, here_left), zero)
-            elif here_left < width:
-                value = load_x_part(x, at + c, 0, here_left, zero)
+            if far == 1:
+                value = load_x_part(x, at + c, 0, lanes_left, zero)
             else:
-                value = load_x(x, at + c)
+                value = load_x_step(x, at + c * far, far, 0, lanes_left, zero)
             value = fused(power(value, rates, rests, limits, none), total, extra)
-            if here_left < width:
-                store_x_part(gx, to + c, value, here_left)
-            else:
-                store_x(gx, to + c, value)
+            store_x_part(gx, to + c, value, lanes_left)
 
     @machine.kernel
     def gather(x_at, weights_at, gx_at, scratch_at, g_at, flags_at, begin_unit, end_unit):
@@ -177,7 +183,7 @@ def kernel(dtype: str, rising: bool) -> Any:
         line, second = stride * length, most * deep + SPARE
         pivots = (1 + stride) * second
         raw = pivots + 2 * second
-        rows_at = pointer(scratch_at + 24 * most, types.int64)
+        sums_at = pointer(scratch_at + 24 * most, types.int64)
         number = work(real(g[BETA]))
         scales_here, beta = scales(number), spread(number)
         blocks_in_row = (n + stride - 1) // stride
@@ -224,26 +230,27 @@ def kernel(dtype: str, rising: bool) -> Any:
             target = item_offset(g, item, 2) + leading_place(g, lead, 2, 0) + first
             left = min(n - first, stride * blocks)
             for p in range(begin, end):
-                # The rows of outputs that read this one, in order.
+                # The rows of outputs that read this one, in order: where their sums are.
                 count, at = 0, base + p * pitch_x
                 for layer in range(leads):
                     if rank == 1:
-                        rows_at[count] = layer * deep
+                        sums_at[count] = second + layer * deep * stride
                         count += 1
                         continue
                     for reader in range(g[of_row + p], g[of_row + p + 1], 2):
-                        rows_at[count] = layer * deep + (g[reader] - low) * slot
+                        row = layer * deep + (g[reader] - low) * slot
+                        sums_at[count] = second + row * stride
                         count += 1
                 if mixed:
                     lay_x(
                         x, at, 0, 1, far, first, n, s, raw, 0, length, length, stride, stride, zero
                     )
                     about_pivots(
-                        s, pivots, second, rows_at, count, raw, raw + line, blocks, g, stride, beta
+                        s, pivots, second, sums_at, count, raw, raw + line, blocks, g, stride, beta
                     )
                 at += first * far
                 a_row(
-                    s, second, rows_at, count, stride, raw + line, mixed, x, at, far, gx,
+                    s, sums_at, count, raw + line, mixed, x, at, far, gx,
                     target + p * pitch_gx, left, scales_here,
                 )  # fmt: skip
 
