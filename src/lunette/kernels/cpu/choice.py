@@ -157,7 +157,7 @@ def gradient_call(
             ahead = _tiling(op, shape, arrays, dtype, areas=1, spare=1) or back
             if kind == MAX:
                 marks = offsets.kernel(dtype.name, "offsets")
-                gather = gathered.kernel(dtype.name, "max")
+                gather = gathered.kernel(dtype.name)
                 return MarkedGradient([(marks, ahead), (gather, back)], shape, dtype, again)
             rising = _rises(op)
             weights = smooth.kernel(dtype.name, "weights", rising)
