@@ -14,8 +14,9 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
+from lunette.kernels.cpu.asking import ask_for
 from lunette.kernels.cpu.halves import Codec
-from lunette.kernels.cpu.lanes import lanes, prefetch
+from lunette.kernels.cpu.lanes import lanes
 from lunette.kernels.cpu.machine import apart, compiled, real, within
 from lunette.kernels.cpu.plan import AXES, AXIS_WIDTH, RANK, WINDOW_WIDTH
 from lunette.kernels.cpu.powers import power
@@ -182,7 +183,6 @@ def layout(codec: Codec, watch: str) -> Any:
     subtract, unordered = here.subtract, here.unordered
     for_nan, for_all, read, zero = watch == "nan", watch == "finite", codec.load, codec.work(0)
     raises, spread = watch == "powers", here.spread
-    ahead = 4096 // (codec.memory.bitwidth // 8)
 
     if raises:
 
@@ -281,16 +281,16 @@ def layout(codec: Codec, watch: str) -> Any:
             if hi - lo >= width:
                 for c in range(lo, hi - width, width):
                     if raises:
-                        prefetch(x, p + 2 * c + ahead)
-                        prefetch(x, p + 2 * c + width + ahead)
+                        ask_for(x, p + 2 * c)
+                        ask_for(x, p + 2 * c + width)
                     a, b = load(x, p + 2 * c), load(x, p + 2 * c + width)
                     seen |= strange(a, b)
                     store(s, to + c, turned(evens(a, b), fill))
                     store(s, other + c, turned(odds(a, b), fill))
                 c = hi - width
                 if raises:
-                    prefetch(x, p + 2 * c + ahead)
-                    prefetch(x, p + 2 * c + width + ahead)
+                    ask_for(x, p + 2 * c)
+                    ask_for(x, p + 2 * c + width)
                 a, b = load(x, p + 2 * c), load(x, p + 2 * c + width)
                 seen |= strange(a, b)
                 store(s, to + c, turned(evens(a, b), fill))

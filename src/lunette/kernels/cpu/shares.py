@@ -18,10 +18,11 @@ from typing import Any
 from numba import types
 
 from lunette.kernels.cpu import machine
+from lunette.kernels.cpu.asking import ask_for
 from lunette.kernels.cpu.direct import item_offset
 from lunette.kernels.cpu.exponentials import exp_down
 from lunette.kernels.cpu.halves import codec
-from lunette.kernels.cpu.lanes import lanes, prefetch
+from lunette.kernels.cpu.lanes import lanes
 from lunette.kernels.cpu.machine import apart, compiled, pointer, real, within
 from lunette.kernels.cpu.phases import layout, leading_place, leading_readers, tile_of, tile_rows
 from lunette.kernels.cpu.plan import AXES, AXIS_WIDTH, BETA, RANK
@@ -43,9 +44,6 @@ from lunette.kernels.cpu.tiling import (
 
 __all__ = ["kernel"]
 
-AHEAD = 4096
-"""Bytes ahead at which memory is asked for."""
-
 
 @cache
 def kernel(dtype: str, rising: bool) -> Any:
@@ -65,7 +63,7 @@ def kernel(dtype: str, rising: bool) -> Any:
     store_x, store_x_part = of_x.store, of_x.store_part
     lay, lay_marked = layout(outer.scratch, ""), layout(outer.scratch, "nan")
     lay_x, scales = layout(outer, ""), scales_of(work)
-    zero, ahead = work(0), AHEAD // (memory.bitwidth // 8)
+    zero = work(0)
     beyond = work(math.inf if rising else -math.inf)  # a pivot whose shares are 0
 
     @compiled
@@ -145,7 +143,8 @@ def kernel(dtype: str, rising: bool) -> Any:
         rates, rests, limits, none = spread(rate), spread(rest), spread(limit), spread(zero)
         whole = left - left % (2 * width) if (far == 1) & (mixed == 0) else 0
         for c in range(0, whole, 2 * width):  # the usual case, two vectors side by side
-            prefetch(x, at + c + ahead)
+            ask_for(x, at + c)
+            ask_for(x, at + c + width)
             a, b = none, none
             for r in range(count):
                 k = sums_at[r] + c
