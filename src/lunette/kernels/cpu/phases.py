@@ -171,8 +171,10 @@ def leading_readers(g, lead, lists, most):
 
 
 @cache
-def layout(codec: Codec, watch: str) -> Any:
+def layout(codec: Codec, watch: str, rarely: bool = False) -> Any:
     """`lay` for a codec; it watches for "nan", or for all that is not "finite", or not at all.
+
+    One that is `rarely` needed gathers all rows, and is faster to compile.
 
     With "powers" it lays out e^(beta·x) of every cell, and its `fill` is a tuple: the number for padding,
     beta·log2(e) and what its rounding left out, the limit, and the number for cells past it.
@@ -349,6 +351,10 @@ def layout(codec: Codec, watch: str) -> Any:
         Rows begin `pitch` apart and are kept `slot` apart; of each phase `need` cells are kept.
         """
         apart()
+        if rarely:
+            return by_step(
+                x, at, pitch, rows, far, start, n, s, to, slot, length, need, stride, phases, fill
+            )
         if (stride == 1) & (far == 1):
             return by_one(x, at, pitch, rows, start, n, s, to, slot, need, fill)
         if (stride == 2) & (phases == 2) & (far == 1):

@@ -61,8 +61,8 @@ def kernel(dtype: str, rising: bool) -> Any:
     add, subtract, multiply, unordered = here.add, here.subtract, here.multiply, here.unordered
     load_x, load_x_part, load_x_step = of_x.load, of_x.load_part, of_x.load_step
     store_x, store_x_part = of_x.store, of_x.store_part
-    lay, lay_marked = layout(outer.scratch, ""), layout(outer.scratch, "nan")
-    lay_x, scales = layout(outer, ""), scales_of(work)
+    lay, lay_marked = layout(outer.scratch, "", True), layout(outer.scratch, "nan")
+    lay_x, scales = layout(outer, "", True), scales_of(work)
     zero = work(0)
     beyond = work(math.inf if rising else -math.inf)  # a pivot whose shares are 0
 

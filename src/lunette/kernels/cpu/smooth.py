@@ -74,7 +74,8 @@ def kernel(dtype: str, verb: str, rising: bool) -> Any:
     add, subtract, multiply, divide = here.add, here.subtract, here.multiply, here.divide
     store_y, store_y_part = to_y.store, to_y.store_part
     load_y, load_y_part, load_y_step = from_y.load, from_y.load_part, from_y.load_step
-    lay, lay_powers = layout(outer, "finite"), layout(outer, "powers")
+    lay = layout(outer, "finite", rarely=verb != "jvp")
+    lay_powers = layout(outer, "powers")
     scales = scales_of(work)
     pivots, sums, tangents = about_pivots(work, rising)
     bytes_each, zero = work.bitwidth // 8, work(0)
@@ -167,13 +168,14 @@ def kernel(dtype: str, verb: str, rising: bool) -> Any:
                 weight = divide(gradient, total)
                 total = sound(total, gradient, weight)
                 note(z, k + c, weight, left)
+            store(s, v + c, total)  # in place: what is right of it is all that the next ones need
             strange = subtract(total, total)
             seen |= unordered(strange, strange) & ((1 << min(left, width)) - 1)
         return seen
 
     @compiled
     def a_row_about_pivots(
-        s, p, v, y, q, far, z, k, columns, counted, cells, factor, g, alone, back, rest, leads, deep,
+        s, p, v, y, q, far, z, k, columns, counted, cells, factor, g, back, rest, leads, deep,
         rows, step,
     ):  # fmt: skip
         """A row of outputs again, where powers would not do: its cells are at p, the sums of powers at v."""
@@ -183,12 +185,7 @@ def kernel(dtype: str, verb: str, rising: bool) -> Any:
         real_rows, counts = spread(work(leads * rows)), spread(factor)
         for c in range(0, columns, width):
             left = columns - c
-            total = total_at(s, v, c, counted, cells, counts, real_rows, g, taps, size, alone)
-            gradient = weight = total
-            if not forward:
-                gradient = gradients(y, q + c * far, far, left)
-                weight = divide(gradient, total)
-                total = sound(total, gradient, weight)
+            total = load(s, v + c)
             strange = subtract(total, total)
             if unordered(strange, strange) == 0:
                 continue
@@ -201,7 +198,8 @@ def kernel(dtype: str, verb: str, rising: bool) -> Any:
                 other = add(pivot, divide(log_up(own), beta))
                 write(y, q + c, where_finite(total, value, other), left)
             else:
-                note(z, k + c, where_finite(total, weight, spread(nan)), left)
+                gradient = gradients(y, q + c * far, far, left)
+                note(z, k + c, where_finite(total, divide(gradient, total), spread(nan)), left)
                 note(z, k + g[ALL_OUTPUTS] + c, pivot, left)
                 note(z, k + 2 * g[ALL_OUTPUTS] + c, divide(gradient, own), left)
 
@@ -320,7 +318,7 @@ def kernel(dtype: str, verb: str, rising: bool) -> Any:
                             flags[item] = 1
                     a_row_about_pivots(
                         s, second + p, v, y, q, far_y, z, k, columns, counted, cells, factor,
-                        g, alone, back, back_rest, leads, deep, rows, step,
+                        g, back, back_rest, leads, deep, rows, step,
                     )  # fmt: skip
 
     return smooth
