@@ -496,8 +496,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "every cell of a window receives its gradient",
         GATHERED,
-        "return where_marked(q, k, code, part)",
-        "return part",
+        "a = add(a, where_marked(q, k, code, load(s, k)))",
+        "a = add(a, load(s, k))",
         "max vjp first",
     ),
     Mutation(
