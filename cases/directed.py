@@ -17,7 +17,7 @@ from cases.agreement import bounded_errors, differing_bits, direction, max_disag
 from lunette.reductions import Mean, Reduction, SmoothMax
 from lunette.regions import Adaptive, Global, Region, Sliding
 
-__all__ = ["CHECKS"]
+__all__ = ["CHECKS", "around_the_limit", "one_by_one"]
 
 Regions = tuple[Region, ...]
 
@@ -147,6 +147,74 @@ def _far_apart() -> list[str]:
     return [f"{op!r}: error/bound {ratio}"] if not ratio <= 1 else []
 
 
+def around_the_limit(shape: tuple[int, ...], beta: float, dtype: str, seed: int = 0) -> Any:
+    """Cells near zero, and here and there one where powers of beta end, just before, just past, or far."""
+    rng = np.random.default_rng(seed)
+    limit = (300.0 if dtype == "float64" else 40.0) / abs(beta)
+    x = rng.standard_normal(shape) * limit / 8
+    edges = limit * rng.choice([0.9999999, 1.0, 1.0000002, 1.001, 8.0, -1.0, -1.0000002], shape)
+    largest = 65504.0 if dtype == "float16" else np.inf
+    return np.where(rng.random(shape) < 0.06, edges, x).clip(-largest, largest).astype(dtype)
+
+
+def _mixed(verb: str) -> list[str]:
+    """Windows that share powers beside windows about their own pivots."""
+    found = []
+    for lengths, regions in PAIRS:
+        for reduction in SMOOTHS:
+            op, x = pool(regions, reduction), around_the_limit(lengths, reduction.beta, "float32")
+            shape = op.out_shape(x.shape)
+            along = None if verb == "forward" else direction(shape, x.dtype)
+            ratio = bounded_errors(op, verb, x, along)
+            if not ratio <= 1:
+                found.append(f"{verb} of {op!r}: error/bound {ratio}")
+    return found
+
+
+def _small_gradients() -> list[str]:
+    """Gradients so small or so large that those over a sum of powers would leave the range."""
+    op = pool(*((Sliding(3, 2, 1), Sliding(3, 2, 1)), SmoothMax(2.0)))
+    found = []
+    for cell in (-18.0, 18.0):
+        x = np.full((6, 37), cell, np.float32) + values.filled("random", (6, 37), "float32")
+        for size in (1e-36, 1e-30, 1e24, 1e36):
+            grad = (direction(op.out_shape(x.shape), x.dtype) * size).astype(np.float32)
+            ratio = bounded_errors(op, "vjp", x, grad)
+            if not ratio <= 1:
+                found.append(f"vjp of {op!r} on gradients of {size}: error/bound {ratio}")
+    return found
+
+
+def one_by_one(verb: str, op: Any, x: Any, along: Any) -> Any:
+    """A verb by the kernel that serves items with NaN, window by window."""
+    from lunette.kernels.cpu import choice
+
+    if verb == "forward":
+        call = choice.forward_call(op, x.shape, x.strides, x.dtype, False)
+        y = call.new()
+        call.run(x, y, y)
+        return y
+    call = choice.gradient_call(op, x.shape, x.strides, along.strides, x.dtype, False)
+    gx = call.new()
+    call.run(x, along, gx)
+    return gx
+
+
+def _one_by_one(verb: str) -> list[str]:
+    """A window's bits are the same side by side with others and by itself."""
+    found = []
+    for lengths, regions in PAIRS:
+        for reduction in (*SMOOTHS, SmoothMax(0.3)):
+            op = pool(regions, reduction)
+            x = around_the_limit((2, *lengths), reduction.beta, "float32", 1)
+            along = direction(op.out_shape(x.shape), x.dtype)
+            actual = run(op, verb, x, None if verb == "forward" else along)
+            difference = differing_bits(np.asarray(actual), one_by_one(verb, op, x, along))
+            if difference:
+                found.append(f"{verb} of {op!r}: {difference}")
+    return found
+
+
 def _half_tangents() -> list[str]:
     """Sums of tied tangents, which round once to a half type."""
     return _max(PAIRS[:2], "float16", ("all",), ("jvp",))
@@ -210,6 +278,12 @@ CHECKS: dict[str, Callable[[], list[str]]] = {
     "smooth jvp": lambda: _bounded(PAIRS, "float32", SMOOTHS, "jvp"),
     "smooth vjp": lambda: _bounded(PAIRS, "float32", SMOOTHS, "vjp"),
     "smooth far apart": _far_apart,
+    "smooth mixed": lambda: _mixed("forward"),
+    "smooth mixed vjp": lambda: _mixed("vjp"),
+    "smooth small gradients": _small_gradients,
+    "smooth one by one": lambda: _one_by_one("forward"),
+    "smooth one by one vjp": lambda: _one_by_one("vjp"),
+    "powers": lambda: _elementary("exp_power_32"),
     "float16 tangents": _half_tangents,
     "exp32": lambda: _elementary("exp32"),
     "log32": lambda: _elementary("log32"),

@@ -41,6 +41,8 @@ VECTORS = {
     "exp_down_64": "exp_down",
     "log_up_32": "log_up",
     "log_up_64": "log_up",
+    "exp_power_32": "power",
+    "exp_power_64": "power",
 }
 """Functions of whole vectors, by the name and the width of their numbers."""
 
@@ -53,16 +55,29 @@ def _vector_loop(name: str) -> Any:
     from lunette.kernels.cpu import exponentials
     from lunette.kernels.cpu.lanes import lanes
     from lunette.kernels.cpu.machine import pointer
+    from lunette.kernels.cpu.powers import power, scales_of
 
     number = types.float32 if name.endswith("32") else types.float64
-    function, here = getattr(exponentials, VECTORS[name]), lanes(number, number, "")
-    width, load, store = here.width, here.load, here.store
+    here, scales = lanes(number, number, ""), scales_of(number)
+    width, load, store, spread = here.width, here.load, here.store, here.spread
+    function = getattr(exponentials, VECTORS[name], None)
 
     @numba.njit(error_model="numpy")  # type: ignore[untyped-decorator]
     def apply(x_at: Any, y_at: Any, size: Any) -> None:
         x, y = pointer(x_at, number), pointer(y_at, number)
         for i in range(0, size, width):
             store(y, i, function(load(x, i)))
+
+    @numba.njit(error_model="numpy")  # type: ignore[untyped-decorator]
+    def apply_power(x_at: Any, y_at: Any, size: Any) -> None:
+        x, y = pointer(x_at, number), pointer(y_at, number)
+        rate, rest, limit, _, _ = scales(number(1))
+        none = spread(number(0))
+        for i in range(0, size, width):
+            value = power(load(x, i), spread(rate), spread(rest), spread(limit), none)
+            store(y, i, value)
+
+    apply = apply_power if function is None else apply
 
     def padded(x: Any, y: Any) -> None:
         room = -(-x.size // width) * width
@@ -82,6 +97,8 @@ def arguments(name: str, count: int, seed: int = 0) -> Array:
     if name.startswith("exp"):
         low, high = np.log(float(info.tiny)) + 1e-4, np.log(float(info.max)) - 1e-4
         high = 0.0 if name in VECTORS else high
+        if "power" in name:  # as far as powers go
+            low, high = (-40.0, 40.0) if name.endswith("32") else (-300.0, 300.0)
         spread, dense = rng.uniform(low, high, count), rng.uniform(-3, 0, count)
     else:
         exponents = rng.uniform(info.minexp, info.maxexp, count)

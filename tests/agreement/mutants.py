@@ -40,6 +40,7 @@ HALF_LANES, STREAMS = _of("half_lanes"), _of("streams")
 FOLDED, UNSHARED, COUNTS = _of("folded_rows"), _of("unshared"), _of("counts")
 OFFSETS, GATHERED, SMOOTH = _of("offsets"), _of("gathered"), _of("smooth")
 PHASES, TILING, EXPONENTIALS = _of("phases"), _of("tiling"), _of("exponentials")
+PIVOTS, POWERS, SHARES = _of("pivots"), _of("powers"), _of("shares")
 
 MUTATIONS: tuple[Mutation, ...] = (
     # -- which cells a window reads --
@@ -367,14 +368,14 @@ MUTATIONS: tuple[Mutation, ...] = (
     # -- smooth max --
     Mutation(
         "the padding's exponentials left out",
-        SMOOTH,
+        PIVOTS,
         "return multiply(pads, exp_beside_one(below))",
         "return multiply(spread(zero), exp_beside_one(below))",
-        "smooth forward",
+        "smooth jvp",
     ),
     Mutation(
         "a smooth min's pivot taken from the largest cell",
-        SMOOTH,
+        PIVOTS,
         "extreme, least = here.most if rising else here.least, here.least",
         "extreme, least = here.most, here.least",
         "smooth far apart",
@@ -392,6 +393,83 @@ MUTATIONS: tuple[Mutation, ...] = (
         "- k * np.float32(-2.12194440e-4)",
         "- k * np.float32(0)",
         "log32",
+    ),
+    Mutation(
+        "padding left out of a sum of powers",
+        SMOOTH,
+        "total = add(total, uncounted(counts, counted, real_rows, cells, c))",
+        "total = add(total, spread(zero))",
+        "smooth forward",
+    ),
+    Mutation(
+        "a row of the window left out of a sum of powers",
+        SMOOTH,
+        "k = row + r * step * slot",
+        "k = row + max(0, r - 1) * step * slot",
+        "smooth forward",
+    ),
+    Mutation(
+        "a cell past the limit taken for nothing",
+        SMOOTH,
+        "how = (zero, rate, rest, limit, infinity)",
+        "how = (zero, rate, rest, limit, zero)",
+        "smooth mixed",
+    ),
+    Mutation(
+        "windows with a cell past the limit not done again",
+        SMOOTH,
+        "& ((1 << min(left, width)) - 1)",
+        "& 0",
+        "smooth mixed",
+    ),
+    Mutation(
+        "beta·log2(e) without what its rounding left out",
+        POWERS,
+        "f = v.fma(x, rest, v.fma(x, rate, builder.fneg(n)))",
+        "f = v.fma(x, rate, builder.fneg(n))",
+        "powers",
+    ),
+    Mutation(
+        "a sum of powers along the rows first",
+        POWERS,
+        "column += power(v, rate, rest, limit, zero)\n            total += column",
+        "total += power(v, rate, rest, limit, zero)\n            total += column",
+        "smooth one by one",
+    ),
+    Mutation(
+        "weights that left the range used all the same",
+        POWERS,
+        'return builder.select(within, total, v.number(float("inf")))',
+        "return total",
+        "smooth small gradients",
+    ),
+    Mutation(
+        "what windows about pivots send left out",
+        SHARES,
+        "extra = load(s, more + c)",
+        "extra = none",
+        "smooth mixed vjp",
+    ),
+    Mutation(
+        "sums of weights that replace instead of adding up",
+        SHARES,
+        "a = add(a, load(s, k - g[pairs + 2 * tap + 1]))",
+        "a = load(s, k - g[pairs + 2 * tap + 1])",
+        "smooth vjp",
+    ),
+    Mutation(
+        "every row of a gradient by the first of its readers",
+        SHARES,
+        "k = sums_at[r] + c\n",
+        "k = sums_at[0] + c\n",
+        "smooth vjp",
+    ),
+    Mutation(
+        "weights added window by window",
+        DIRECT,
+        "sums[weights + c + p] += sums[2 * weights + p]",
+        "sums[weights + c + p] = sums[2 * weights + p]",
+        "smooth one by one vjp",
     ),
     # -- windows side by side --
     Mutation(
@@ -418,8 +496,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "every cell of a window receives its gradient",
         GATHERED,
-        "return where_marked(q, k, code, part)",
-        "return part",
+        "a = add(a, where_marked(q, k, code, load(s, k)))",
+        "a = add(a, load(s, k))",
         "max vjp first",
     ),
     Mutation(
@@ -431,10 +509,10 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "shares of a gradient with the sign of beta lost",
-        GATHERED,
-        "exp_down(multiply(beta, subtract(value, load(s, second + k))))",
-        "exp_down(multiply(beta, subtract(load(s, second + k), value)))",
-        "smooth vjp",
+        SHARES,
+        "exp_down(multiply(beta, subtract(value, load(s, k))))",
+        "exp_down(multiply(beta, subtract(load(s, k), value)))",
+        "smooth mixed vjp",
     ),
     Mutation(
         "a block with its first cell alone forgotten",
@@ -455,7 +533,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         EXPONENTIALS,
         "1.6666665459e-1,",
         "1.7e-1,",
-        "smooth forward",
+        "smooth jvp",
     ),
     # -- results past the caches --
     Mutation(

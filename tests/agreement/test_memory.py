@@ -48,8 +48,8 @@ def test_no_hidden_copy(backend, op, monkeypatch):
             result = run(op, verb, view, along, backend)
             peak = tracemalloc.get_traced_memory()[1]
             tracemalloc.stop()
-            # The gradient of a smooth max keeps two numbers for each output while it runs.
-            more = 2 * grad.nbytes if verb == "vjp" and isinstance(op, ln.SmoothMaxPool) else 0
+            # The gradient of a smooth max keeps three numbers for each output while it runs.
+            more = 3 * grad.nbytes if verb == "vjp" and isinstance(op, ln.SmoothMaxPool) else 0
             assert result.nbytes <= peak < result.nbytes + SCRATCH + more, (name, verb, peak)
             assert x.nbytes / 2 > SCRATCH
 

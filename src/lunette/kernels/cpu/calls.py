@@ -227,6 +227,6 @@ class WeightedGradient(TiledCall):
     def work(self, x: Array, gy: Array, gx: Array, flags: Array) -> None:
         tiling = self.steps[0][1]
         number = np.dtype(np.float32 if tiling.size == 4 else np.float64)
-        weights = new_array((2, tiling.all_outputs), number)
+        weights = new_array((3, tiling.all_outputs), number)
         self.do(0, x, gy, weights, flags)
         self.do(1, x, weights, gx, flags)

@@ -10,7 +10,17 @@ import numpy as np
 
 from lunette.kernels.cpu.calls import Call, MarkedGradient, QuickCall, TiledCall, WeightedGradient
 from lunette.kernels.cpu.library import Kernels
-from lunette.kernels.cpu.plan import FOLDED_SUM, MAX, MEAN, SMOOTH, Plan, lane_axis, memory_order
+from lunette.kernels.cpu.plan import (
+    FOLDED_SUM,
+    MAX,
+    MEAN,
+    SIDE_BY_SIDE,
+    SMOOTH,
+    Plan,
+    lane_axis,
+    memory_order,
+    regular,
+)
 from lunette.kernels.cpu.tiling import MOST_CELLS, Tiling, lies_alike
 from lunette.ops.base import is_float
 from lunette.ops.pooling import Pooling
@@ -24,10 +34,8 @@ Shape = tuple[int, ...]
 row_first, column_first, wide = Kernels("row_first"), Kernels("column_first"), Kernels("wide")
 folded_rows, unshared = Kernels("folded_rows"), Kernels("unshared")
 winners, offsets, gathered = Kernels("winners"), Kernels("offsets"), Kernels("gathered")
-spread, smooth, direct = Kernels("spread"), Kernels("smooth"), Kernels("direct")
-
-SIDE_BY_SIDE = 64
-"""Cells of a window up to which neighbouring windows go cell by cell, side by side."""
+spread, smooth, shares = Kernels("spread"), Kernels("smooth"), Kernels("shares")
+direct = Kernels("direct")
 
 
 @lru_cache(maxsize=1024)
@@ -73,7 +81,7 @@ def forward_call(
             return Call(kernel, plan, out, result, lane, units, 8 * plan.scratch_cells)
     y_steps = _result_steps(out, -1)
     if kind == SMOOTH and trusting:
-        tiling = _tiling(op, shape, (steps, y_steps, y_steps), dtype, areas=1)
+        tiling = _tiling(op, shape, (steps, y_steps, y_steps), dtype, areas=1, spare=1)
         if tiling is not None:
             kernel = smooth.kernel(dtype.name, "forward", _rises(op))
             again = lambda: forward_call(op, shape, strides, dtype, False)  # noqa: E731
@@ -135,17 +143,20 @@ def gradient_call(
     steps, grad_steps = _elements(strides, dtype), _elements(grad, dtype)
     if trusting and is_float(dtype) and kind != MEAN and ties in ("first", ""):
         arrays = (steps, grad_steps, _result_steps(shape, -1))
-        back = _tiling(op, shape, arrays, dtype, backward=True)
+        stride = regular(op.regions[-1], shape[-1])[0]
+        rows = {"areas": 2} if kind == MAX else {"areas": 1 + stride, "spare": 2}
+        back = _tiling(op, shape, arrays, dtype, backward=True, **rows)
         if back is not None and max(back.readers) <= SIDE_BY_SIDE:
             again = lambda: gradient_call(op, shape, strides, grad, dtype, False)  # noqa: E731
-            ahead = _tiling(op, shape, arrays, dtype, areas=1) or back  # it is there if `back` is
+            # It is there if `back` is.
+            ahead = _tiling(op, shape, arrays, dtype, areas=1, spare=1) or back
             if kind == MAX:
                 marks = offsets.kernel(dtype.name, "offsets")
-                gather = gathered.kernel(dtype.name, "max")
+                gather = gathered.kernel(dtype.name)
                 return MarkedGradient([(marks, ahead), (gather, back)], shape, dtype, again)
             rising = _rises(op)
             weights = smooth.kernel(dtype.name, "weights", rising)
-            gather = gathered.kernel(dtype.name, "rising" if rising else "falling")
+            gather = shares.kernel(dtype.name, rising)
             return WeightedGradient([(weights, ahead), (gather, back)], shape, dtype, again)
     if kind == MEAN:
         lane = lane_axis(shape, steps, op.rank)
@@ -160,7 +171,7 @@ def gradient_call(
     if ties == "first" and plan.has_winners:
         return _winners(plan, "vjp", shape, dtype, plan.items * plan.slabs)
     kernel = direct.gradient_kernel(dtype.name, kind, ties)
-    scratch = 24 * plan.room + 8 * plan.slab_cells
+    scratch = 24 * plan.room + 8 * (2 * plan.slab_cells + max(plan.slab_cells, shape[-1]))
     return Call(kernel, plan, shape, dtype, -1, plan.items * plan.slabs, scratch)
 
 

@@ -39,6 +39,7 @@ from lunette.kernels.cpu.plan import (
     SMOOTH,
     WINDOW_WIDTH,
 )
+from lunette.kernels.cpu.powers import fused, log2, power, scales_of, shared_sums, sound
 
 __all__ = ["derivative_kernel", "gradient_kernel", "value_kernel"]
 
@@ -105,6 +106,7 @@ def value_kernel(dtype: str, kind: int, indices: bool) -> Any:
     """Values of windows, and of a max its winners' flat positions."""
     memory, work, result, load, store, _ = codec(dtype, kind != MAX)
     exponential, logarithm = elementary(work)
+    shared_sum, scales_for = shared_sums(dtype), scales_of(work)
 
     @machine.kernel
     def values(x_at, y_at, z_at, scratch_at, g_at, room, first, last):
@@ -114,6 +116,7 @@ def value_kernel(dtype: str, kind: int, indices: bool) -> Any:
         m, step_x, step_y, table = g[entry + 1], g[entry + 2], g[entry + 3], g[entry + 5]
         zero = work(0)
         beta = work(real(g[BETA])) if kind == SMOOTH else work(1)
+        scales = scales_for(beta) if kind == SMOOTH else (beta, beta, beta, beta, beta)
         for unit in range(first, last):
             item, row = unit // g[OUTPUT_ROWS], unit % g[OUTPUT_ROWS]
             base, target = item_offset(g, item, 0), item_offset(g, item, 1) + output_row(g, row, 1)
@@ -126,6 +129,15 @@ def value_kernel(dtype: str, kind: int, indices: bool) -> Any:
                 cells = counted_rows * real(g[window + 3]) if g[COUNT_PADDING] else real_cells
                 padding = cells - real_cells
                 value, winner, total = zero, -1, zero
+                if kind == SMOOTH:
+                    total = shared_sum(
+                        x, base, rows, count, start, stop, step, step_x, length, cells, scales
+                    )
+                    if total > zero:
+                        value = log2(total)
+                        value = fused(value, scales[3], value * scales[4])
+                        y[target + j * step_y] = store(value)
+                        continue
                 if count * length > 0:
                     value = load(x[base + rows[0] + start * step_x])
                     winner = rows[2 * room] + start
@@ -247,6 +259,7 @@ def gradient_kernel(dtype: str, kind: int, ties: str) -> Any:
     memory, work, _, load, store, _ = codec(dtype, kind != MAX)
     first_only, split = ties == "first", ties == "split"
     exponential, _ = elementary(work)
+    shared_sum, scales_for = shared_sums(dtype), scales_of(work)
 
     @machine.kernel
     def gradients(x_at, gy_at, gx_at, scratch_at, g_at, room, first, last):
@@ -264,12 +277,16 @@ def gradient_kernel(dtype: str, kind: int, ties: str) -> Any:
         step_gx = g[entry + 4]
         zero = work(0)
         beta = work(real(g[BETA])) if kind == SMOOTH else work(1)
+        scales = scales_for(beta) if kind == SMOOTH else (beta, beta, beta, beta, beta)
         inner = g[AXES + 6]  # cells of the pooled axes per position of the first
         rows_inner = g[OUTPUT_ROWS] // g[AXES + 1] if g[RANK] > 1 else 1
         for unit in range(first, last):
             item, slab = unit // g[SLABS], g[SLABS_AT] + 4 * (unit % g[SLABS])
             low, high = g[slab] * inner, g[slab + 1] * inner
-            for c in range(high - low):
+            # Of a smooth max, sums of weights of powers come after the others, then those of one row.
+            weights = high - low
+            along, n_along = (low, weights) if g[RANK] == 1 else (0, n)
+            for c in range(2 * weights if kind == SMOOTH else weights):
                 sums[c] = zero
             base, source = item_offset(g, item, 0), item_offset(g, item, 1)
             from_row, to_row, from_column, to_column = 0, 1, g[slab + 2], g[slab + 3]
@@ -279,6 +296,9 @@ def gradient_kernel(dtype: str, kind: int, ties: str) -> Any:
             for row in range(from_row, to_row):
                 count, counted_rows = list_rows(g, row, rows, room)
                 place = source + output_row(g, row, 1)
+                if kind == SMOOTH:  # the weights of powers in this row, by position along it
+                    for c in range(n_along):
+                        sums[2 * weights + c] = zero
                 for j in range(from_column, to_column):
                     window = table + WINDOW_WIDTH * j
                     start, stop, step = g[window], g[window + 1], g[window + 2]
@@ -289,6 +309,15 @@ def gradient_kernel(dtype: str, kind: int, ties: str) -> Any:
                     cells = counted_rows * real(g[window + 3]) if g[COUNT_PADDING] else real_cells
                     padding = cells - real_cells
                     gradient = load(gy[place + j * step_y])
+                    if kind == SMOOTH:
+                        total = shared_sum(
+                            x, base, rows, count, start, stop, step, step_x, length, cells, scales
+                        )
+                        if total > zero and sound(total, gradient, gradient / total) == total:
+                            for p in range(start, stop, step):
+                                if 0 <= p - along < n_along:
+                                    sums[2 * weights + p - along] += gradient / total
+                            continue
                     best, winner = load(x[base + rows[0] + start * step_x]), rows[2 * room] + start
                     if kind != MEAN:
                         for r in range(count):
@@ -339,18 +368,29 @@ def gradient_kernel(dtype: str, kind: int, ties: str) -> Any:
                                         sums[flat + p - low] += share * gradient
                                     elif (v == best) | ((v != v) & (best != best)):
                                         sums[flat + p - low] += gradient
+                if kind == SMOOTH:
+                    for r in range(count):
+                        c = rows[2 * room + r] + along - low
+                        if 0 <= c < weights:
+                            for p in range(n_along):
+                                sums[weights + c + p] += sums[2 * weights + p]
             target = item_offset(g, item, 2)
-            if g[RANK] == 1:
-                for p in range(low, high):
-                    gx[target + p * step_gx] = store(sums[p - low])
-                continue
-            for line in range((high - low) // n):
-                flat, place = low // n + line, target
+            for line in range(weights // n_along):
+                flat, place, source = low // n + line, target, base
+                if g[RANK] == 1:
+                    place, source = target + low * step_gx, base + low * step_x
                 for axis in range(g[RANK] - 2, -1, -1):
                     e = AXES + axis * AXIS_WIDTH
                     place += (flat % g[e]) * g[e + 4]
+                    source += (flat % g[e]) * g[e + 2]
                     flat //= g[e]
-                for p in range(n):
-                    gx[place + p * step_gx] = store(sums[line * n + p])
+                for p in range(n_along):
+                    c = line * n_along + p
+                    total = sums[c]
+                    if kind == SMOOTH:
+                        v = load(x[source + p * step_x])
+                        share = power(v, scales[0], scales[1], scales[2], zero)
+                        total = fused(share, sums[weights + c], total)
+                    gx[place + p * step_gx] = store(total)
 
     return gradients

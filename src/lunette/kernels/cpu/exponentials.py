@@ -16,7 +16,7 @@ from llvmlite import ir
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-__all__ = ["exp_beside_one", "exp_down", "log_up"]
+__all__ = ["Vectors", "exp_beside_one", "exp_down", "log_up"]
 
 
 class Form(NamedTuple):
@@ -88,26 +88,38 @@ SPLIT_LN2 = {
 """ln 2 as a short number, whose products with exponents are exact, and the rest."""
 
 
-class _Vectors:
-    """Arithmetic on vectors of one type, by the names of formulas."""
+class Vectors:
+    """Arithmetic on vectors of one type, or on its numbers, by the names of formulas."""
 
-    def __init__(self, builder: Any, vector: Any) -> None:
-        self.builder, self.real = builder, vector
-        self.form = SINGLE if isinstance(vector.element, ir.FloatType) else DOUBLE
-        self.whole = ir.VectorType(self.form.integer, vector.count)
+    def __init__(self, builder: Any, kind: Any) -> None:
+        self.builder, self.real = builder, kind
+        self.count = kind.count if isinstance(kind, ir.VectorType) else 0
+        element = kind.element if self.count else kind
+        self.form = SINGLE if isinstance(element, ir.FloatType) else DOUBLE
+        integer = self.form.integer
+        self.whole = ir.VectorType(integer, self.count) if self.count else integer
+
+    def _constant(self, kind: Any, value: Any) -> Any:
+        return ir.Constant(kind, [value] * self.count if self.count else value)
 
     def number(self, value: float) -> Any:
-        return ir.Constant(self.real, [value] * self.real.count)
+        return self._constant(self.real, value)
 
     def integer(self, value: int) -> Any:
-        return ir.Constant(self.whole, [value] * self.real.count)
+        return self._constant(self.whole, value)
 
     def fma(self, a: Any, b: Any, c: Any) -> Any:
         """`a·b + c`, rounded once."""
-        name = f"llvm.fma.v{self.real.count}{self.form.suffix}"
+        name = f"llvm.fma.{f'v{self.count}' if self.count else ''}{self.form.suffix}"
         kind = ir.FunctionType(self.real, [self.real] * 3)
         function = cgutils.get_or_insert_function(self.builder.module, kind, name)
         return self.builder.call(function, [a, b, c])
+
+    def magnitude(self, a: Any) -> Any:
+        """|a|, of every lane."""
+        below_sign = self.integer((1 << (self.form.integer.width - 1)) - 1)
+        bits = self.builder.and_(self.builder.bitcast(a, self.whole), below_sign)
+        return self.builder.bitcast(bits, self.real)
 
     def polynomial(self, x: Any, coefficients: tuple[float, ...]) -> Any:
         """By Horner's rule, the highest power first."""
@@ -116,8 +128,21 @@ class _Vectors:
             value = self.fma(value, x, self.number(coefficient))
         return value
 
+    def by_pairs(self, x: Any, coefficients: tuple[float, ...]) -> Any:
+        """The lowest power first: neighbours in pairs, the pairs by Horner's rule in x². A short chain."""
+        pairs = [
+            self.fma(x, self.number(pair[1]), self.number(pair[0]))
+            if pair[1:]
+            else self.number(pair[0])
+            for pair in (coefficients[i : i + 2] for i in range(0, len(coefficients), 2))
+        ]
+        square, value = self.builder.fmul(x, x), pairs[-1]
+        for pair in reversed(pairs[:-1]):
+            value = self.fma(value, square, pair)
+        return value
 
-def _exp_parts(v: _Vectors, a: Any) -> tuple[Any, Any]:
+
+def _exp_parts(v: Vectors, a: Any) -> tuple[Any, Any]:
     """e^a = 2^n · e^r with n the nearest integer to a/ln 2: the bits of e^r, and n as an exponent."""
     builder, form = v.builder, v.form
     shifted = v.fma(a, v.number(1.4426950408889634), v.number(form.magic))
@@ -131,7 +156,7 @@ def _exp_parts(v: _Vectors, a: Any) -> tuple[Any, Any]:
 
 def _exp_beside_one(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
     (a,) = arguments
-    v = _Vectors(builder, a.type)
+    v = Vectors(builder, a.type)
     bits, exponent = _exp_parts(v, a)
     value = builder.bitcast(builder.add(bits, exponent), v.real)
     normal = builder.fcmp_ordered(">", a, v.number(v.form.lowest))
@@ -144,7 +169,7 @@ def _exp_down(context: Any, builder: Any, signature: Any, arguments: Any) -> Any
     Where it is 0 the factor is 0: processors take their time for a product that underflows.
     """
     (a,) = arguments
-    v = _Vectors(builder, a.type)
+    v = Vectors(builder, a.type)
     form = v.form
     least = v.number(form.nothing)
     something = builder.fcmp_ordered(">", a, least)
@@ -162,7 +187,7 @@ def _exp_down(context: Any, builder: Any, signature: Any, arguments: Any) -> Any
 def _log(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
     """a = m·2^e with m in [√½, √2); log m = 2 artanh((m−1)/(m+1)) by its series."""
     (a,) = arguments
-    v = _Vectors(builder, a.type)
+    v = Vectors(builder, a.type)
     form = v.form
     bits, fraction = builder.bitcast(a, v.whole), v.integer(form.fraction)
     e = builder.ashr(builder.sub(bits, v.integer(form.root_half)), fraction)

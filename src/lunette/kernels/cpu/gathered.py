@@ -1,9 +1,8 @@
-"""Gradients of small windows: every input gathers from the outputs that read it, in their order.
+"""The gradient of a max of small windows: every input gathers from the outputs that read it, in their order.
 
 A tile of inputs lays out the rows of outputs that read it; then each vector of inputs adds what each
-reader sends: of a max, the gradient where the mark is this cell's; of a smooth max, the cell's share
-of it. Sums start from +0 and follow the row-major order of outputs, as in the specification, so no
-bit depends on tiles or threads.
+reader sends: the gradient where the mark is this cell's. Sums start from +0 and follow the row-major
+order of outputs, as in the specification, so no bit depends on tiles or threads.
 """
 
 # Numba types the kernels, not mypy.
@@ -11,7 +10,6 @@ bit depends on tiles or threads.
 
 from __future__ import annotations
 
-import math
 from functools import cache
 from typing import Any
 
@@ -19,10 +17,9 @@ from numba import types
 
 from lunette.kernels.cpu import machine
 from lunette.kernels.cpu.direct import item_offset
-from lunette.kernels.cpu.exponentials import exp_down
 from lunette.kernels.cpu.halves import Codec, codec, same
 from lunette.kernels.cpu.lanes import lanes
-from lunette.kernels.cpu.machine import apart, compiled, pointer, real
+from lunette.kernels.cpu.machine import apart, compiled, pointer
 from lunette.kernels.cpu.phases import (
     cleared,
     layout,
@@ -34,12 +31,10 @@ from lunette.kernels.cpu.phases import (
 from lunette.kernels.cpu.plan import (
     AXES,
     AXIS_WIDTH,
-    BETA,
     RANK,
     WINDOW_WIDTH,
 )
 from lunette.kernels.cpu.tiling import (
-    ALL_OUTPUTS,
     AREA,
     BLOCK,
     COLUMNS,
@@ -58,46 +53,29 @@ __all__ = ["kernel"]
 
 
 @cache
-def kernel(dtype: str, reduction: str) -> Any:
-    """The kernel of `max`, `rising` or `falling` (smooth max by the sign of beta) for a dtype.
-
-    Array 1 is the gradient of the result and array 2 that of the input. Array 0 is the marks of a
-    max; of a smooth max the input, and array 1 is what the kernel `weights` has left.
-    """
-    is_max, is_smooth = reduction == "max", reduction != "max"
+def kernel(dtype: str) -> Any:
+    """The kernel for a dtype: array 0 is the marks, 1 the gradient of the result, 2 that of the input."""
     outer = codec(dtype, False)
     memory, work = outer.memory, outer.work
     here, to_x = lanes(work, work, ""), lanes(memory, work, outer.half)
     width, load, spread = here.width, here.load, here.spread
-    add, subtract, multiply = here.add, here.subtract, here.multiply
-    zip_low, zip_high, where_marked = here.zip_low, here.zip_high, here.where_marked
+    add, zip_low, zip_high = here.add, here.zip_low, here.zip_high
+    where_marked = here.where_marked
     store_x, store_x_part, store_x_step = to_x.store, to_x.store_part, to_x.store_step
-    sent = outer.scratch if is_smooth else outer  # what is laid out of the outputs
-    lay, lay_x = layout(sent, "finite" if is_smooth else ""), layout(outer, "")
+    lay = layout(outer, "")
     byte = types.uint8
     lay_marks = layout(Codec(byte, byte, byte, same, same, ""), "")
-    lay_pivots = layout(outer.scratch, "")
     bytes_each, zero = work.bitwidth // 8, work(0)
-    beyond = work(math.inf if reduction == "rising" else -math.inf)  # a pivot whose shares are 0
 
     @compiled
-    def sent_back(part, value, s, q, second, k, code, beta):
-        """What one reader sends a vector of cells."""
-        if is_max:
-            return where_marked(q, k, code, part)
-        return multiply(part, exp_down(multiply(beta, subtract(value, load(s, second + k)))))
-
-    @compiled
-    def received(s, q, second, cells, at, c, places, codes, first, last, beta):
+    def received(s, q, c, places, codes, first, last):
         """What two vectors of cells of one phase receive from readers first … last of the list."""
         a, b = spread(zero), spread(zero)
-        value = load(cells, at + c) if is_smooth else a
-        other = load(cells, at + c + width) if is_smooth else a
         for reader in range(first, last):
             k, code = places[reader] + c, codes[reader]
-            a = add(a, sent_back(load(s, k), value, s, q, second, k, code, beta))
+            a = add(a, where_marked(q, k, code, load(s, k)))
             k += width
-            b = add(b, sent_back(load(s, k), other, s, q, second, k, code, beta))
+            b = add(b, where_marked(q, k, code, load(s, k)))
         return a, b
 
     @compiled
@@ -117,9 +95,6 @@ def kernel(dtype: str, reduction: str) -> Any:
     def a_row(
         s,
         q,
-        second,
-        cells,
-        length,
         places,
         codes,
         readers,
@@ -130,7 +105,6 @@ def kernel(dtype: str, reduction: str) -> Any:
         g,
         taps,
         stride,
-        beta,
     ):
         """A row of inputs: `left` of them from `at` on in gx, in `blocks` of `stride`."""
         apart()
@@ -138,20 +112,19 @@ def kernel(dtype: str, reduction: str) -> Any:
         one, two = readers * g[taps + 1], readers * g[taps + min(2, stride)]
         for c in range(0, blocks, 2 * width):
             if stride <= 2:
-                a, b = received(s, q, second, cells, 0, c, places, codes, 0, one, beta)
+                a, b = received(s, q, c, places, codes, 0, one)
                 if stride == 1:
                     keep(gx, at + c, a, left - c)
                     keep(gx, at + c + width, b, left - c - width)
                 else:
-                    d, e = received(s, q, second, cells, length, c, places, codes, one, two, beta)
+                    d, e = received(s, q, c, places, codes, one, two)
                     place, rest = at + 2 * c, left - 2 * c
                     keep_joined(gx, place, a, d, rest)
                     keep_joined(gx, place + 2 * width, b, e, rest - 2 * width)
             else:
                 for phase in range(stride):
                     first, last = readers * g[taps + phase], readers * g[taps + phase + 1]
-                    place = phase * length
-                    a, b = received(s, q, second, cells, place, c, places, codes, first, last, beta)
+                    a, b = received(s, q, c, places, codes, first, last)
                     cells_left = max(0, (left - stride * c - phase + stride - 1) // stride)
                     place = at + stride * c + phase
                     store_x_step(gx, place, stride, a, min(width, cells_left))
@@ -171,26 +144,23 @@ def kernel(dtype: str, reduction: str) -> Any:
                     entry += 1
 
     @machine.kernel
-    def gather(x_at, gy_at, gx_at, scratch_at, g_at, flags_at, begin_unit, end_unit):
-        g, flags = pointer(g_at, types.int64), pointer(flags_at, types.uint8)
+    def gather(marks_at, gy_at, gx_at, scratch_at, g_at, flags_at, begin_unit, end_unit):
+        g = pointer(g_at, types.int64)
         lists, s = pointer(scratch_at, types.int64), pointer(scratch_at + g[AREA], work)
-        x, gx, marks = pointer(x_at, memory), pointer(gx_at, memory), pointer(x_at, types.uint8)
-        gy, weights = pointer(gy_at, memory), pointer(gy_at, work)
+        gy, gx, marks = pointer(gy_at, memory), pointer(gx_at, memory), pointer(marks_at, byte)
         rank, most = g[RANK], g[MOST]
         e = AXES + (rank - 1) * AXIS_WIDTH
         f = AXES + max(0, rank - 2) * AXIS_WIDTH
-        pitch_x, pitch_y, pitch_gx, table, of_row, inner = 0, 0, 0, 0, 0, 0
+        pitch_y, pitch_gx, table, of_row, inner = 0, 0, 0, 0, 0
         if rank > 1:
-            pitch_x, pitch_y, pitch_gx = g[f + 2], g[f + 3], g[f + 4]
+            pitch_y, pitch_gx = g[f + 3], g[f + 4]
             table, of_row, inner = g[f + 5], g[f + 11], g[e + 1]
-        n, m, far, far_y, stride, size = g[e], g[e + 1], g[e + 2], g[e + 3], g[e + 7], g[e + 10]
+        n, m, far_y, stride, size = g[e], g[e + 1], g[e + 3], g[e + 7], g[e + 10]
         slot, deep, second = g[SLOT], g[DEPTH] * g[SLOT], most * g[DEPTH] * g[SLOT] + SPARE
         q = pointer(scratch_at + g[AREA] + bytes_each * second, byte)
-        cells = pointer(scratch_at + g[AREA] + bytes_each * 2 * second, work)
         readers = pointer(scratch_at + 24 * most, types.int64)
         places = pointer(scratch_at + 24 * most + 16 * g[READERS], types.int64)
         codes = pointer(scratch_at + 24 * most + 8 * g[READERS] * (2 + size), byte)
-        beta, length = spread(work(real(g[BETA]))), g[LENGTH]
         blocks_in_row = (n + stride - 1) // stride
         cleared(s, g, 2, zero)
         for unit in range(begin_unit, end_unit):
@@ -199,94 +169,15 @@ def kernel(dtype: str, reduction: str) -> Any:
             from_j = column_tile * g[COLUMNS]
             blocks = min(blocks_in_row, from_j + g[COLUMNS]) - from_j
             leads = leading_readers(g, lead, lists, most)
-            start, need, rows = from_j - g[BLOCK] - g[REACH], length, high - low
-            seen = 0
+            start, need, rows = from_j - g[BLOCK] - g[REACH], g[LENGTH], high - low
             for layer in range(leads):
                 flat = item * g[OUTPUTS] + lists[most + layer] + low * inner
-                if is_smooth:
-                    to = second + layer * deep
-                    lay_pivots(
-                        weights, flat, m, rows, 1, start, m, s, to, slot, 0, need, 1, 1, beyond
-                    )
-                    flat += g[ALL_OUTPUTS]
-                    seen |= lay(
-                        weights,
-                        flat,
-                        m,
-                        rows,
-                        1,
-                        start,
-                        m,
-                        s,
-                        layer * deep,
-                        slot,
-                        0,
-                        need,
-                        1,
-                        1,
-                        zero,
-                    )
-                else:
-                    at = item_offset(g, item, 1) + lists[layer] + low * pitch_y
-                    lay(
-                        gy,
-                        at,
-                        pitch_y,
-                        rows,
-                        far_y,
-                        start,
-                        m,
-                        s,
-                        layer * deep,
-                        slot,
-                        0,
-                        need,
-                        1,
-                        1,
-                        zero,
-                    )
-                if is_max:
-                    lay_marks(
-                        marks,
-                        flat,
-                        m,
-                        rows,
-                        1,
-                        start,
-                        m,
-                        q,
-                        layer * deep,
-                        slot,
-                        0,
-                        need,
-                        1,
-                        1,
-                        byte(0),
-                    )
-            if is_smooth & (seen != 0):
-                flags[item] = 1
-            base = item_offset(g, item, 0) + leading_place(g, lead, 0, 0)
+                at = item_offset(g, item, 1) + lists[layer] + low * pitch_y
+                to = layer * deep
+                lay(gy, at, pitch_y, rows, far_y, start, m, s, to, slot, 0, need, 1, 1, zero)
+                lay_marks(marks, flat, m, rows, 1, start, m, q, to, slot, 0, need, 1, 1, byte(0))
             target = item_offset(g, item, 2) + leading_place(g, lead, 2, 0) + stride * from_j
             for p in range(begin, end):
-                if is_smooth:
-                    at = base + p * pitch_x
-                    lay_x(
-                        x,
-                        at,
-                        0,
-                        1,
-                        far,
-                        stride * from_j,
-                        n,
-                        cells,
-                        0,
-                        0,
-                        length,
-                        length,
-                        stride,
-                        stride,
-                        zero,
-                    )
                 # The rows that read this one, in order: where they are, and the number of the cell.
                 count = 0
                 for layer in range(leads):
@@ -308,9 +199,6 @@ def kernel(dtype: str, reduction: str) -> Any:
                 a_row(
                     s,
                     q,
-                    second,
-                    cells,
-                    length,
                     places,
                     codes,
                     count,
@@ -321,7 +209,6 @@ def kernel(dtype: str, reduction: str) -> Any:
                     g,
                     g[TAPS],
                     stride,
-                    beta,
                 )
 
     return gather

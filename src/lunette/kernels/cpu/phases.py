@@ -14,10 +14,12 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
+from lunette.kernels.cpu.asking import ask_for
 from lunette.kernels.cpu.halves import Codec
 from lunette.kernels.cpu.lanes import lanes
 from lunette.kernels.cpu.machine import apart, compiled, real, within
 from lunette.kernels.cpu.plan import AXES, AXIS_WIDTH, RANK, WINDOW_WIDTH
+from lunette.kernels.cpu.powers import power
 from lunette.kernels.cpu.tiling import (
     COLUMN_TILES,
     DEPTH,
@@ -169,13 +171,49 @@ def leading_readers(g, lead, lists, most):
 
 
 @cache
-def layout(codec: Codec, watch: str) -> Any:
-    """`lay` for a codec; it watches for "nan", or for all that is not "finite", or not at all."""
+def layout(codec: Codec, watch: str, rarely: bool = False) -> Any:
+    """`lay` for a codec; it watches for "nan", or for all that is not "finite", or not at all.
+
+    One that is `rarely` needed gathers all rows, and is faster to compile.
+
+    With "powers" it lays out e^(beta·x) of every cell, and its `fill` is a tuple: the number for padding,
+    beta·log2(e) and what its rounding left out, the limit, and the number for cells past it.
+    """
     from_x, here = lanes(codec.memory, codec.work, codec.half), lanes(codec.work, codec.work, "")
     width, load, load_part, load_step = here.width, from_x.load, from_x.load_part, from_x.load_step
-    store, evens, odds = here.store, here.evens, here.odds
+    store, store_part, evens, odds = here.store, here.store_part, here.evens, here.odds
     subtract, unordered = here.subtract, here.unordered
     for_nan, for_all, read, zero = watch == "nan", watch == "finite", codec.load, codec.work(0)
+    raises, spread = watch == "powers", here.spread
+
+    if raises:
+
+        @compiled
+        def blank(fill):
+            return fill[0]
+
+        @compiled
+        def turned(a, fill):
+            _, rate, rest, limit, other = fill
+            return power(a, spread(rate), spread(rest), spread(limit), spread(other))
+
+        @compiled
+        def turned_one(v, fill):
+            return power(v, fill[1], fill[2], fill[3], fill[4])
+
+    else:
+
+        @compiled
+        def blank(fill):
+            return fill
+
+        @compiled
+        def turned(a, fill):
+            return a
+
+        @compiled
+        def turned_one(v, fill):
+            return v
 
     @compiled
     def strange(a, b):
@@ -197,28 +235,34 @@ def layout(codec: Codec, watch: str) -> Any:
         return (for_nan & (v != v)) | (for_all & (v - v != v - v))
 
     @compiled
+    def around(s, to, lo, hi, need, empty):
+        """Padding before `lo` and from `hi` on; what it writes past either end is written again."""
+        within()
+        for c in range(0, lo, width):
+            store(s, to + c, spread(empty))
+        for c in range(hi, need, width):
+            store(s, to + c, spread(empty))
+
+    @compiled
     def by_one(x, at, pitch, rows, start, n, s, to, slot, need, fill):
         """Rows of stride 1: cells lo … hi are in the row."""
         within()
         lo, hi = min(need, max(0, -start)), max(0, min(need, n - start))
-        seen, p = 0, at + start
+        seen, p, empty = 0, at + start, blank(fill)
         for _ in range(rows):
+            around(s, to, lo, hi, need, empty)
             if hi - lo >= width:
                 for c in range(lo, hi - width, width):
                     a = load(x, p + c)
                     seen |= strange(a, a)
-                    store(s, to + c, a)
+                    store(s, to + c, turned(a, fill))
                 a = load(x, p + hi - width)
                 seen |= strange(a, a)
-                store(s, to + hi - width, a)
+                store(s, to + hi - width, turned(a, fill))
             elif hi > lo:
-                a = load_part(x, p + lo, 0, hi - lo, fill)
+                a = load_part(x, p + lo, 0, hi - lo, empty)
                 seen |= strange_part(x, p + lo, hi - lo, a)
-                store(s, to + lo, a)
-            for c in range(lo):
-                s[to + c] = fill
-            for c in range(hi, need):
-                s[to + c] = fill
+                store_part(s, to + lo, turned(a, fill), hi - lo)
             p += pitch
             to += slot
         return seen
@@ -232,35 +276,42 @@ def layout(codec: Codec, watch: str) -> Any:
         second_alone = (lo > 0) & (start + 2 * lo - 1 == 0)
         first_alone = (hi < need) & (start + 2 * hi >= 0) & (start + 2 * hi < n)
         seen, p, other, left = 0, at + start, to + length, 2 * (hi - lo)
+        empty = blank(fill)
         for _ in range(rows):
+            around(s, to, lo, hi, need, empty)
+            around(s, other, lo, hi, need, empty)
             if hi - lo >= width:
                 for c in range(lo, hi - width, width):
+                    if raises:
+                        ask_for(x, p + 2 * c)
+                        ask_for(x, p + 2 * c + width)
                     a, b = load(x, p + 2 * c), load(x, p + 2 * c + width)
                     seen |= strange(a, b)
-                    store(s, to + c, evens(a, b))
-                    store(s, other + c, odds(a, b))
+                    store(s, to + c, turned(evens(a, b), fill))
+                    store(s, other + c, turned(odds(a, b), fill))
                 c = hi - width
+                if raises:
+                    ask_for(x, p + 2 * c)
+                    ask_for(x, p + 2 * c + width)
                 a, b = load(x, p + 2 * c), load(x, p + 2 * c + width)
                 seen |= strange(a, b)
-                store(s, to + c, evens(a, b))
-                store(s, other + c, odds(a, b))
+                store(s, to + c, turned(evens(a, b), fill))
+                store(s, other + c, turned(odds(a, b), fill))
             elif hi > lo:
-                a = load_part(x, p + 2 * lo, 0, min(width, left), fill)
-                b = load_part(x, p + 2 * lo + width, 0, left - width, fill)
+                a = load_part(x, p + 2 * lo, 0, min(width, left), empty)
+                b = load_part(x, p + 2 * lo + width, 0, left - width, empty)
                 seen |= strange_part(x, p + 2 * lo, min(width, left), a)
                 seen |= strange_part(x, p + 2 * lo + width, left - width, b)
-                store(s, to + lo, evens(a, b))
-                store(s, other + lo, odds(a, b))
-            for c in range(lo):
-                s[to + c] = s[other + c] = fill
-            for c in range(hi, need):
-                s[to + c] = s[other + c] = fill
+                store_part(s, to + lo, turned(evens(a, b), fill), hi - lo)
+                store_part(s, other + lo, turned(odds(a, b), fill), hi - lo)
             if second_alone:
-                s[other + lo - 1] = read(x[p + 2 * lo - 1])
-                seen |= odd_one(s[other + lo - 1])
+                one = read(x[p + 2 * lo - 1])
+                s[other + lo - 1] = turned_one(one, fill)
+                seen |= odd_one(one)
             if first_alone:
-                s[to + hi] = read(x[p + 2 * hi])
-                seen |= odd_one(s[to + hi])
+                one = read(x[p + 2 * hi])
+                s[to + hi] = turned_one(one, fill)
+                seen |= odd_one(one)
             p += pitch
             to += slot
             other += slot
@@ -270,7 +321,7 @@ def layout(codec: Codec, watch: str) -> Any:
     def by_step(x, at, pitch, rows, far, start, n, s, to, slot, length, need, stride, phases, fill):
         """Rows of any stride and layout, gathered."""
         within()
-        seen = 0
+        seen, empty = 0, blank(fill)
         for _ in range(rows):
             for phase in range(phases):
                 # The blocks whose cell of this phase lies in the row.
@@ -279,11 +330,16 @@ def layout(codec: Codec, watch: str) -> Any:
                 for c in range(0, need, width):
                     first, last = min(max(0, low - c), width), max(0, min(width, high - c))
                     p = at + (start + phase + stride * c) * far
-                    a = load_step(x, p, stride * far, first, last, fill)
-                    store(s, to + phase * length + c, a)
+                    a = load_step(x, p, stride * far, first, last, empty)
+                    store(s, to + phase * length + c, turned(a, fill))
                     if for_all:
                         a = load_step(x, p, stride * far, first, last, zero)
                     seen |= strange(a, a)
+                if raises:
+                    for c in range(min(need, low)):
+                        s[to + phase * length + c] = empty
+                    for c in range(max(0, high), need):
+                        s[to + phase * length + c] = empty
             at += pitch
             to += slot
         return seen
@@ -295,6 +351,10 @@ def layout(codec: Codec, watch: str) -> Any:
         Rows begin `pitch` apart and are kept `slot` apart; of each phase `need` cells are kept.
         """
         apart()
+        if rarely:
+            return by_step(
+                x, at, pitch, rows, far, start, n, s, to, slot, length, need, stride, phases, fill
+            )
         if (stride == 1) & (far == 1):
             return by_one(x, at, pitch, rows, start, n, s, to, slot, need, fill)
         if (stride == 2) & (phases == 2) & (far == 1):

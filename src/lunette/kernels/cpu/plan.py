@@ -52,6 +52,9 @@ FOLDED = 8
 FOLDED_SUM = 16
 """Cells of overlapping windows that are added one by one; more are added by doubling."""
 
+SIDE_BY_SIDE = 64
+"""Cells of a window up to which neighbouring windows go cell by cell, side by side."""
+
 FAR_APART = 1 << 12
 """A stride past which windows that are much shorter do not count as lying alike."""
 

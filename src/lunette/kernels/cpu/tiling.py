@@ -72,7 +72,8 @@ def lies_alike(op: Pooling, shape: Shape) -> bool:
 class Tiling:
     """The table of one op on one shape and layout, cut for values or, `backward`, for gradients.
 
-    `size` is the bytes of a number of the arithmetic. `areas` is how many sets of rows a tile has.
+    `size` is the bytes of a number of the arithmetic. `areas` is how many sets of rows a tile has, `spare`
+    how many more it may need.
     """
 
     def __init__(
@@ -83,6 +84,7 @@ class Tiling:
         size: int,
         backward: bool = False,
         areas: int = 2,
+        spare: int = 0,
     ) -> None:
         rank, first = op.rank, len(shape) - op.rank
         pooled = shape[first:]
@@ -128,6 +130,9 @@ class Tiling:
         g[TAPS] = self._keep(_by_phase(places, stride) if backward else _taps(g, places, stride))
         counted = windows[-1][:, 3].view(np.float64) if g[COUNT_PADDING] else windows[-1][:, 4]
         g[COUNTED], g[CELLS] = self._row(counted), self._row(windows[-1][:, 4])
+        kind = 3 if g[COUNT_PADDING] else 4
+        fewest = [w[:, 3].view(np.float64) if kind == 3 else w[:, 4] for w in windows]
+        g[AXES + (rank - 1) * AXIS_WIDTH + 11] = all(int(w.min()) == 1 for w in fewest)
         skipped = (windows[-1][:, 0] - origin - stride * np.arange(outputs[-1])) // dilation
         g[FIRSTS] = self._keep(_padded(skipped.clip(0, 255).astype(np.uint8), 128).view(np.int64))
         leads = pooled[: rank - 2] if backward else outputs[: rank - 2]
@@ -145,8 +150,10 @@ class Tiling:
         g[AREA] = -(-8 * (3 * int(g[MOST]) + lists + 8) // 64) * 64
         self.area = int(g[MOST] * g[DEPTH] * g[SLOT]) + SPARE
         self.units = self.items * int(g[LEADS] * g[ROW_TILES] * g[COLUMN_TILES])
-        rows = int(g[PHASES]) + 1  # a row of the input by phase, and one of counts
-        self.scratch = int(g[AREA]) + (areas * self.area + rows * int(g[LENGTH]) + SPARE) * size
+        # Two rows of the input by phase, or a row of sums for each row of outputs.
+        rows = max(2 * int(g[PHASES] + 1) * int(g[LENGTH]), int(g[ROWS] * g[SLOT]))
+        cells = (areas + spare) * self.area + rows + SPARE
+        self.scratch = int(g[AREA]) + cells * size
         self.table = np.concatenate([g, *self.tables])
         self.at: int = self.table.__array_interface__["data"][0]
 

@@ -1,0 +1,89 @@
+"""Smooth max of a vector of windows about their own pivots: for cells of any finite size.
+
+The pivot is the window's largest cell (the smallest for beta < 0). Two passes over the cells, both in
+row-major order, and a third for a tangent. Padding that does not count is ∓inf, whose share is 0.
+"""
+
+# Numba types the kernels, not mypy.
+# mypy: disable-error-code="no-untyped-def,no-untyped-call"
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from typing import Any, NamedTuple
+
+from lunette.kernels.cpu.exponentials import exp_beside_one, exp_down
+from lunette.kernels.cpu.lanes import lanes
+from lunette.kernels.cpu.machine import compiled
+from lunette.kernels.cpu.plan import COUNT_PADDING
+
+__all__ = ["Pivots", "about_pivots"]
+
+
+class Pivots(NamedTuple):
+    """For rows in `s` at `p`: `of(s, p, pads, g, …)` is the pivots, `sums(s, p, pads, pivot, beta, …)` the sums
+    of shares, `tangents(s, second, p, pivot, beta, …)` the sums of shares times tangents. All end with
+    `g, taps, size, leads, deep, rows, step`: the taps of a row, and where the rows of a window are.
+    """
+
+    of: Any
+    sums: Any
+    tangents: Any
+
+
+@cache
+def about_pivots(work: Any, rising: bool) -> Pivots:
+    """The functions for a type and a sign of beta (`rising`: positive)."""
+    here = lanes(work, work, "")
+    load, spread, add, subtract = here.load, here.spread, here.add, here.subtract
+    multiply, divide = here.multiply, here.divide
+    extreme, least = here.most if rising else here.least, here.least
+    zero, fill = work(0), work(-math.inf if rising else math.inf)
+
+    @compiled
+    def of(s, p, pads, g, taps, size, leads, deep, rows, step):
+        best = spread(fill)
+        for _ in range(leads):
+            for r in range(rows):
+                for t in range(size):
+                    best = extreme(best, load(s, p + r * step + g[taps + t]))
+            p += deep
+        if g[
+            COUNT_PADDING
+        ]:  # zeros that count, in the windows that have some: elsewhere 0/0 is NaN
+            best = extreme(best, divide(spread(zero), pads))
+        return best
+
+    @compiled
+    def padding(pads, pivot, beta):
+        """The shares of zeros that count."""
+        below = least(spread(zero), multiply(beta, subtract(spread(zero), pivot)))
+        return multiply(pads, exp_beside_one(below))
+
+    @compiled
+    def sums(s, p, pads, pivot, beta, g, taps, size, leads, deep, rows, step):
+        total = spread(zero)
+        for _ in range(leads):
+            for r in range(rows):
+                for t in range(size):
+                    cell = load(s, p + r * step + g[taps + t])
+                    total = add(total, exp_beside_one(multiply(beta, subtract(cell, pivot))))
+            p += deep
+        if g[COUNT_PADDING]:
+            total = add(total, padding(pads, pivot, beta))
+        return total
+
+    @compiled
+    def tangents(s, second, p, pivot, beta, g, taps, size, leads, deep, rows, step):
+        total = spread(zero)
+        for _ in range(leads):
+            for r in range(rows):
+                for t in range(size):
+                    k = p + r * step + g[taps + t]
+                    part = exp_down(multiply(beta, subtract(load(s, k), pivot)))
+                    total = add(total, multiply(part, load(s, second + k)))
+            p += deep
+        return total
+
+    return Pivots(of, sums, tangents)
