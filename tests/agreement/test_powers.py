@@ -116,3 +116,15 @@ def test_a_part_of_the_outputs_has_the_bits_of_the_whole(backend):
                 backend,
             )
             assert not differing_bits(y, whole.take([i], 1 + axis)), (axis, i)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "sizes"), [("float32", range(20, 41)), ("float64", range(64, 301))]
+)
+def test_a_cell_far_above_the_others_is_the_value(dtype, sizes):
+    """The others cannot be seen in the last place, and the value is rounded once."""
+    largest = np.array(sizes, dtype)
+    for sign in (1, -1):
+        x = np.stack([np.zeros_like(largest), sign * largest], axis=-1)
+        y = run(ln.SmoothMaxPool((2,), beta=sign * 1.0), "forward", x)
+        assert (y[:, 0] == sign * largest).all()

@@ -39,7 +39,7 @@ from lunette.kernels.cpu.plan import (
     SMOOTH,
     WINDOW_WIDTH,
 )
-from lunette.kernels.cpu.powers import fused, log2, power, scales_of, shared_sums, sound
+from lunette.kernels.cpu.powers import fused, log_over_beta, power, scales_of, shared_sums, sound
 
 __all__ = ["derivative_kernel", "gradient_kernel", "value_kernel"]
 
@@ -134,8 +134,7 @@ def value_kernel(dtype: str, kind: int, indices: bool) -> Any:
                         x, base, rows, count, start, stop, step, step_x, length, cells, scales
                     )
                     if total > zero:
-                        value = log2(total)
-                        value = fused(value, scales[3], value * scales[4])
+                        value = log_over_beta(total, scales[3], scales[4])
                         y[target + j * step_y] = store(value)
                         continue
                 if count * length > 0:

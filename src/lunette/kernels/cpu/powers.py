@@ -4,8 +4,8 @@ A window may use them if every cell has `|x| ≤ limit`, with `limit = LIMIT / |
 sums are normal numbers, far from both ends of the range. Whether it may depends on the window alone.
 
 `beta·x` is never rounded: with beta·log2(e) as a sum of two numbers, `f = x·beta·log2(e) − n` has the error of
-a number of at most a half. So a power is within 1.5 units of the last place, and the log of base 2 of a
-sum within `u·|log| + u`, u being half a unit of 1. Every function serves numbers and vectors alike.
+a number of at most a half. So a power is within 1.5 units of the last place, and the log of a sum over
+beta within `u·|log / beta| + 2u / |beta|`, u being half a unit of 1. Every function serves numbers and vectors alike.
 """
 
 # Numba types the kernels, not mypy.
@@ -25,7 +25,7 @@ from lunette.kernels.cpu.halves import codec
 from lunette.kernels.cpu.machine import compiled, fma
 from lunette.kernels.cpu.plan import SIDE_BY_SIDE
 
-__all__ = ["fused", "log2", "power", "scales_of", "shared_sums", "sound", "where_finite"]
+__all__ = ["fused", "log_over_beta", "power", "scales_of", "shared_sums", "sound", "where_finite"]
 
 LIMIT = {"f32": 40.0, "f64": 300.0}
 """The largest |beta·x|: e^40 is 2^58, and e^300 is 2^433."""
@@ -154,21 +154,22 @@ def power(context: Any, x: Any, rate: Any, rest: Any, limit: Any, other: Any) ->
     return x(x, x, x, x, x), _power
 
 
-def _log2(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-    """a = (1 + f)·2^k with 1 + f in [√½, √2)."""
-    (a,) = arguments
+def _logarithm(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    """a = (1 + f)·2^k with 1 + f in [√½, √2): k·back last, so that all but its end is rounded small."""
+    a, back, rest = arguments
     v = Vectors(builder, a.type)
     bits, fraction = builder.bitcast(a, v.whole), v.integer(v.form.fraction)
     e = builder.ashr(builder.sub(bits, v.integer(v.form.root_half)), fraction)
     m = builder.bitcast(builder.sub(bits, builder.shl(e, fraction)), v.real)
-    f = builder.fsub(m, v.number(1.0))
-    return v.fma(v.by_pairs(f, LOG2[v.form.suffix]), f, builder.sitofp(e, v.real))
+    f, k = builder.fsub(m, v.number(1.0)), builder.sitofp(e, v.real)
+    small = builder.fmul(builder.fmul(v.by_pairs(f, LOG2[v.form.suffix]), f), back)
+    return v.fma(k, back, v.fma(k, rest, small))
 
 
 @intrinsic  # type: ignore[untyped-decorator]
-def log2(context: Any, a: Any) -> Any:
-    """The logarithm of base 2, for finite normal a > 0."""
-    return a(a), _log2
+def log_over_beta(context: Any, a: Any, back: Any, rest: Any) -> Any:
+    """log(a) / beta, for finite normal a > 0; `back + rest` is ln(2) / beta."""
+    return a(a, a, a), _logarithm
 
 
 def _sound(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:

@@ -34,7 +34,7 @@ from lunette.kernels.cpu.phases import (
 )
 from lunette.kernels.cpu.pivots import about_pivots
 from lunette.kernels.cpu.plan import AXES, AXIS_WIDTH, BETA, COUNT_PADDING, RANK
-from lunette.kernels.cpu.powers import fused, log2, scales_of, sound, where_finite
+from lunette.kernels.cpu.powers import log_over_beta, scales_of, sound, where_finite
 from lunette.kernels.cpu.tiling import (
     ALL_OUTPUTS,
     AREA,
@@ -161,8 +161,7 @@ def kernel(dtype: str, verb: str, rising: bool) -> Any:
             left = columns - c
             total = total_at(s, v, c, counted, cells, counts, real_rows, g, taps, size, alone)
             if forward:
-                value = log2(total)
-                write(y, q + c, fused(value, backs, multiply(value, rests)), left)
+                write(y, q + c, log_over_beta(total, backs, rests), left)
             else:
                 gradient = gradients(y, q + c * far, far, left)
                 weight = divide(gradient, total)
@@ -193,8 +192,7 @@ def kernel(dtype: str, verb: str, rising: bool) -> Any:
             pivot = pivots(s, p + c, pads, g, taps, size, leads, deep, rows, step)
             own = sums(s, p + c, pads, pivot, beta, g, taps, size, leads, deep, rows, step)
             if forward:
-                value = log2(total)
-                value = fused(value, spread(back), multiply(value, spread(rest)))
+                value = log_over_beta(total, spread(back), spread(rest))
                 other = add(pivot, divide(log_up(own), beta))
                 write(y, q + c, where_finite(total, value, other), left)
             else:
