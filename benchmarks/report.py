@@ -219,7 +219,7 @@ def markdown(results: dict[str, Any], chart: str) -> str:
 
 
 def _reading(rows: list[dict[str, Any]]) -> str:
-    """How far an op can come that mostly reads."""
+    """What a plain loop reads, beside the copy."""
     found = sorted(row["reading"] for row in rows if "reading" in row)
     if not found:
         return ""
