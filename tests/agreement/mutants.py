@@ -38,6 +38,7 @@ ALONG, WIDE, SWEEPS, LADDER = _of("rows"), _of("wide"), _of("sweeps"), _of("ladd
 WINNERS, SPREAD, LANES = _of("winners"), _of("spread"), _of("lanes")
 HALF_LANES, STREAMS = _of("half_lanes"), _of("streams")
 FOLDED, UNSHARED, COUNTS = _of("folded_rows"), _of("unshared"), _of("counts")
+PLACES, TABLES = _of("places"), _of("window_tables")
 OFFSETS, GATHERED, SMOOTH = _of("offsets"), _of("gathered"), _of("smooth")
 PHASES, TILING, EXPONENTIALS = _of("phases"), _of("tiling"), _of("exponentials")
 PIVOTS, POWERS, SHARES = _of("pivots"), _of("powers"), _of("shares")
@@ -46,28 +47,28 @@ MUTATIONS: tuple[Mutation, ...] = (
     # -- which cells a window reads --
     Mutation(
         "dilation forgotten down the rows",
-        DIRECT,
+        PLACES,
         "p, new = start + tap * step, old * length + tap",
         "p, new = start + tap, old * length + tap",
         "max vjp all",
     ),
     Mutation(
         "a row's own stride taken for the next axis's",
-        DIRECT,
-        "rows[new] = a + p * g[entry + 2]",
-        "rows[new] = a + p * g[entry + AXIS_WIDTH + 2]",
+        PLACES,
+        "lists[new] = a + p * g[entry + 2]",
+        "lists[new] = a + p * g[entry + AXIS_WIDTH + 2]",
         "max vjp all",
     ),
     Mutation(
         "a flat position without its axis's stride",
-        DIRECT,
-        "rows[2 * room + new] = flat + p * g[entry + 6]",
-        "rows[2 * room + new] = flat + p",
+        PLACES,
+        "lists[2 * most + new] = flat + p * g[entry + 6]",
+        "lists[2 * most + new] = flat + p",
         "max vjp all",
     ),
     Mutation(
         "batch items a stride apart that is another array's",
-        DIRECT,
+        PLACES,
         "offset += (item % g[entry]) * g[entry + 1 + array]",
         "offset += (item % g[entry]) * g[entry + 1]",
         "max vjp all",
@@ -81,7 +82,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "a window one cell late",
-        PLAN,
+        TABLES,
         "stride, origin = int(region.stride or 1), -region.margins(n)[0]",
         "stride, origin = int(region.stride or 1), 1 - region.margins(n)[0]",
         "max forward",
@@ -290,8 +291,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "the first plane of a window for all its planes",
         FOLDED,
-        "planes[tap * count + old] = planes[old] + start + tap * step",
-        "planes[tap * count + old] = planes[old] + start",
+        "rows[place] = planes[plane] + start + tap * step",
+        "rows[place] = planes[0] + start + tap * step",
         "max forward",
     ),
     Mutation(

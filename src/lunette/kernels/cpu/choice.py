@@ -19,9 +19,9 @@ from lunette.kernels.cpu.plan import (
     Plan,
     lane_axis,
     memory_order,
-    regular,
 )
 from lunette.kernels.cpu.tiling import MOST_CELLS, Tiling, lies_alike
+from lunette.kernels.cpu.window_tables import regular
 from lunette.ops.base import is_float
 from lunette.ops.pooling import Pooling
 from lunette.reductions import Max, Mean, Reduction, SmoothMax
@@ -206,7 +206,6 @@ def _reach(region: Any) -> int:
     return int(region.kernel) if isinstance(region, Sliding) else 1 << 62
 
 
-@lru_cache(maxsize=64)
 def _in_order(plan: Plan, dtype: Any, shape: Shape, lane: int, units: int) -> Call:
     """The call for maxima of items with zeros of both signs and no NaN."""
     kernel = row_first.kernel(dtype.name, "most", plan.near)

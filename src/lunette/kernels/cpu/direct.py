@@ -21,12 +21,10 @@ from lunette.kernels.cpu import machine
 from lunette.kernels.cpu.elementary import elementary
 from lunette.kernels.cpu.halves import codec
 from lunette.kernels.cpu.machine import compiled, pointer, real
+from lunette.kernels.cpu.places import item_offset, list_cells, output_row
 from lunette.kernels.cpu.plan import (
     AXES,
     AXIS_WIDTH,
-    BATCH,
-    BATCH_RANK,
-    BATCH_WIDTH,
     BETA,
     COUNT_PADDING,
     DIVISOR,
@@ -42,57 +40,6 @@ from lunette.kernels.cpu.plan import (
 from lunette.kernels.cpu.powers import fused, log_over_beta, power, scales_of, shared_sums, sound
 
 __all__ = ["derivative_kernel", "gradient_kernel", "value_kernel"]
-
-
-@compiled
-def item_offset(g, item, array):
-    """Where batch item number `item` begins in one of the three arrays."""
-    offset = 0
-    for axis in range(g[BATCH_RANK] - 1, -1, -1):
-        entry = BATCH + axis * BATCH_WIDTH
-        offset += (item % g[entry]) * g[entry + 1 + array]
-        item //= g[entry]
-    return offset
-
-
-@compiled
-def output_row(g, row, array):
-    """Where output row number `row` of an item begins in an output-shaped array."""
-    offset = 0
-    for axis in range(g[RANK] - 2, -1, -1):
-        entry = AXES + axis * AXIS_WIDTH
-        offset += (row % g[entry + 1]) * g[entry + 2 + array]
-        row //= g[entry + 1]
-    return offset
-
-
-@compiled
-def list_rows(g, row, rows, room):
-    """The input rows that output row `row` reads, in row-major order.
-
-    Fills three lists of `room` each: offset in array 0, offset in array 2, and the flat position
-    in the pooled axes. Gives how many there are, and the product of the counted cells.
-    """
-    count, counted = 1, 1.0
-    rows[0] = rows[room] = rows[2 * room] = 0
-    for axis in range(g[RANK] - 1):
-        entry = AXES + axis * AXIS_WIDTH
-        after = 1
-        for later in range(axis + 1, g[RANK] - 1):
-            after *= g[AXES + later * AXIS_WIDTH + 1]
-        window = g[entry + 5] + WINDOW_WIDTH * ((row // after) % g[entry + 1])
-        start, step = g[window], g[window + 2]
-        counted *= real(g[window + 3])
-        length = g[window + 4]
-        for old in range(count - 1, -1, -1):  # from the back: each row makes room for its own
-            a, c, flat = rows[old], rows[room + old], rows[2 * room + old]
-            for tap in range(length - 1, -1, -1):
-                p, new = start + tap * step, old * length + tap
-                rows[new] = a + p * g[entry + 2]
-                rows[room + new] = c + p * g[entry + 4]
-                rows[2 * room + new] = flat + p * g[entry + 6]
-        count *= length
-    return count, counted
 
 
 @compiled
@@ -120,7 +67,7 @@ def value_kernel(dtype: str, kind: int, indices: bool) -> Any:
         for unit in range(first, last):
             item, row = unit // g[OUTPUT_ROWS], unit % g[OUTPUT_ROWS]
             base, target = item_offset(g, item, 0), item_offset(g, item, 1) + output_row(g, row, 1)
-            count, counted_rows = list_rows(g, row, rows, room)
+            count, counted_rows = list_cells(g, g[RANK] - 1, row, rows, room)
             for j in range(m):
                 window = table + WINDOW_WIDTH * j
                 start, stop, step = g[window], g[window + 1], g[window + 2]
@@ -194,7 +141,7 @@ def derivative_kernel(dtype: str, kind: int, ties: str) -> Any:
             item, row = unit // g[OUTPUT_ROWS], unit % g[OUTPUT_ROWS]
             base, target = item_offset(g, item, 0), item_offset(g, item, 1) + output_row(g, row, 1)
             base_dx = item_offset(g, item, 2)
-            count, counted_rows = list_rows(g, row, rows, room)
+            count, counted_rows = list_cells(g, g[RANK] - 1, row, rows, room)
             for j in range(m):
                 window = table + WINDOW_WIDTH * j
                 start, stop, step = g[window], g[window + 1], g[window + 2]
@@ -293,7 +240,7 @@ def gradient_kernel(dtype: str, kind: int, ties: str) -> Any:
                 from_row, to_row = g[slab + 2] * rows_inner, g[slab + 3] * rows_inner
                 from_column, to_column = 0, m
             for row in range(from_row, to_row):
-                count, counted_rows = list_rows(g, row, rows, room)
+                count, counted_rows = list_cells(g, g[RANK] - 1, row, rows, room)
                 place = source + output_row(g, row, 1)
                 if kind == SMOOTH:  # the weights of powers in this row, by position along it
                     for c in range(n_along):

@@ -21,10 +21,10 @@ from numba import types
 from lunette.kernels.cpu import machine
 from lunette.kernels.cpu.asking import ask
 from lunette.kernels.cpu.counts import counted, divisor
-from lunette.kernels.cpu.direct import item_offset
 from lunette.kernels.cpu.halves import codec, ordered
 from lunette.kernels.cpu.lanes import lanes
 from lunette.kernels.cpu.machine import apart, compiled, pointer, within
+from lunette.kernels.cpu.places import item_offset, list_cells
 from lunette.kernels.cpu.plan import (
     AXES,
     AXIS_WIDTH,
@@ -46,27 +46,7 @@ __all__ = ["kernel"]
 
 
 @compiled
-def list_planes(g, output, planes):
-    """Where the planes of a window begin, of the last two axes, for output number `output` of the axes before.
-
-    Gives how many there are.
-    """
-    count = 1
-    planes[0] = 0
-    for axis in range(g[RANK] - 3, -1, -1):
-        e = AXES + axis * AXIS_WIDTH
-        w = g[e + 5] + WINDOW_WIDTH * (output % g[e + 1])
-        output //= g[e + 1]
-        start, step, length = g[w] * g[e + 2], g[w + 2] * g[e + 2], g[w + 4]
-        for tap in range(length - 1, -1, -1):  # the first last: it overwrites the list so far
-            for old in range(count):
-                planes[tap * count + old] = planes[old] + start + tap * step
-        count *= length
-    return count
-
-
-@compiled
-def list_rows(planes, count, start, step, length, rows):
+def rows_of_planes(planes, count, start, step, length, rows):
     """Where the rows of a window begin: `length` of each plane, from `start` on, `step` apart."""
     place = 0
     for plane in range(count):
@@ -280,7 +260,7 @@ def kernel(dtype: str, operation: str) -> Any:
         x, y = pointer(x_at, memory), pointer(y_at, kept)
         flags = pointer(flags_at, types.uint8)
         planes = pointer(scratch_at + g[LISTS], types.int64)
-        rows = pointer(scratch_at + g[LISTS] + 8 * g[LIST], types.int64)
+        rows = pointer(scratch_at + g[LISTS] + 24 * g[LIST], types.int64)
         rank, divisors = g[RANK], pointer(g[DIVISORS], work)
         e = AXES + (rank - 1) * AXIS_WIDTH
         f = e - AXIS_WIDTH
@@ -304,7 +284,7 @@ def kernel(dtype: str, operation: str) -> Any:
             output, line = begin // lines, begin % lines
             for number in range(begin, end):
                 if (number == begin) | (line == 0):
-                    count = list_planes(g, output, planes)
+                    count, _ = list_cells(g, rank - 2, output, planes, g[LIST])
                 w = g[f + 5] + WINDOW_WIDTH * line
                 start, step, length = base + g[w] * g[f + 2], g[w + 2] * g[f + 2], g[w + 4]
                 if flow > 0:
@@ -326,7 +306,7 @@ def kernel(dtype: str, operation: str) -> Any:
                             x, at, step, three, n, origin, divisors, factor, y, to, m
                         )
                 else:
-                    list_rows(planes, count, start, step, length, rows)
+                    rows_of_planes(planes, count, start, step, length, rows)
                     if length > 0:
                         strange = fold(x, rows, count * length, n, s, row)
                     else:
@@ -336,7 +316,7 @@ def kernel(dtype: str, operation: str) -> Any:
                         s, row + origin, divisors, factor, y, to, m, stride, dilation, kernel
                     )
                 if zero_found:
-                    list_rows(planes, count, start, step, length, rows)
+                    rows_of_planes(planes, count, start, step, length, rows)
                     mixed |= negative(x, rows, count * length, n)
                 seen |= strange
                 line += 1

@@ -16,7 +16,6 @@ from typing import Any
 from numba import types
 
 from lunette.kernels.cpu import machine
-from lunette.kernels.cpu.direct import item_offset
 from lunette.kernels.cpu.halves import Codec, codec, same
 from lunette.kernels.cpu.lanes import lanes
 from lunette.kernels.cpu.machine import apart, compiled, pointer
@@ -28,6 +27,7 @@ from lunette.kernels.cpu.phases import (
     tile_of,
     tile_rows,
 )
+from lunette.kernels.cpu.places import item_offset
 from lunette.kernels.cpu.plan import (
     AXES,
     AXIS_WIDTH,

@@ -16,19 +16,18 @@ from typing import Any
 from numba import types
 
 from lunette.kernels.cpu import machine
-from lunette.kernels.cpu.direct import item_offset
 from lunette.kernels.cpu.halves import codec
 from lunette.kernels.cpu.lanes import lanes
 from lunette.kernels.cpu.machine import apart, compiled, pointer
 from lunette.kernels.cpu.passes import least
 from lunette.kernels.cpu.phases import (
     layout,
-    leading_cells,
     leading_place,
     rows_of,
     tile_of,
     tile_rows,
 )
+from lunette.kernels.cpu.places import item_offset, list_cells
 from lunette.kernels.cpu.plan import AXES, AXIS_WIDTH, RANK
 from lunette.kernels.cpu.tiling import (
     AREA,
@@ -148,7 +147,7 @@ def kernel(dtype: str, verb: str) -> Any:
             begin, end, low, high = tile_rows(g, row_tile, 1)
             from_j = column_tile * g[COLUMNS]
             columns = min(m, from_j + g[COLUMNS]) - from_j
-            leads, _ = leading_cells(g, lead, lists, most_cells)
+            leads, _ = list_cells(g, g[RANK] - 2, lead, lists, most_cells)
             base, third, seen = item_offset(g, item, 0), item_offset(g, item, 2), 0
             for layer in range(leads):
                 seen |= lay(

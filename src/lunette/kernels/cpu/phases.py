@@ -37,7 +37,6 @@ from lunette.kernels.cpu.tiling import (
 __all__ = [
     "cleared",
     "layout",
-    "leading_cells",
     "leading_place",
     "leading_readers",
     "reads",
@@ -104,34 +103,6 @@ def leading_place(g, lead, array, lengths):
         offset += (lead % g[entry + lengths]) * g[entry + 2 + array]
         lead //= g[entry + lengths]
     return offset
-
-
-@compiled
-def leading_cells(g, lead, lists, most):
-    """The cells that a window reads on the leading axes, in row-major order.
-
-    Fills three lists of `most` each: offset in array 0, offset in array 2, flat position. Gives how
-    many there are, and the product of the counted cells.
-    """
-    count, counted = 1, 1.0
-    lists[0] = lists[most] = lists[2 * most] = 0
-    for axis in range(g[RANK] - 2):
-        entry = AXES + axis * AXIS_WIDTH
-        after = 1
-        for later in range(axis + 1, g[RANK] - 2):
-            after *= g[AXES + later * AXIS_WIDTH + 1]
-        window = g[entry + 5] + WINDOW_WIDTH * ((lead // after) % g[entry + 1])
-        start, step, length = g[window], g[window + 2], g[window + 4]
-        counted *= real(g[window + 3])
-        for old in range(count - 1, -1, -1):  # from the back: each makes room for its own
-            a, c, flat = lists[old], lists[most + old], lists[2 * most + old]
-            for tap in range(length - 1, -1, -1):
-                p, new = start + tap * step, old * length + tap
-                lists[new] = a + p * g[entry + 2]
-                lists[most + new] = c + p * g[entry + 4]
-                lists[2 * most + new] = flat + p * g[entry + 6]
-        count *= length
-    return count, counted
 
 
 @compiled

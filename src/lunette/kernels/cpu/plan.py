@@ -13,11 +13,18 @@ from typing import Any
 
 import numpy as np
 
+from lunette.kernels.cpu.window_tables import (
+    WINDOW_WIDTH,
+    as_real,
+    reader_table,
+    regular,
+    window_table,
+)
 from lunette.ops.pooling import Pooling
 from lunette.reductions import Mean, SmoothMax
-from lunette.regions import Adaptive, Global, Part, Region, Sliding
+from lunette.regions import Region
 
-__all__ = ["Plan", "as_real", "fold", "lane_axis", "memory_order", "regular", "window_table"]
+__all__ = ["WINDOW_WIDTH", "Plan", "fold", "lane_axis", "memory_order"]
 
 Shape = tuple[int, ...]
 Strides = tuple[int, ...]
@@ -39,8 +46,7 @@ BATCH = AXES + 64 * AXIS_WIDTH
 """Entries of batch axes: length, stride in arrays 0, 1 and 2. NumPy has at most 64 axes."""
 BATCH_WIDTH = 4
 WINDOWS = BATCH + 64 * BATCH_WIDTH
-WINDOW_WIDTH = 5
-"""Windows: start, stop, step, counted, cells. Slabs: low, high, first and last output that reads it."""
+"""Where windows begin, then readers, then slabs: low, high, first and last output that reads it."""
 
 SLAB_CELLS, SPREAD_CELLS = 1 << 16, 1 << 12
 """Cells that a unit of a gradient owns, where the first pooled axis can be cut that fine: as a rule,
@@ -54,9 +60,6 @@ FOLDED_SUM = 16
 
 SIDE_BY_SIDE = 64
 """Cells of a window up to which neighbouring windows go cell by cell, side by side."""
-
-FAR_APART = 1 << 12
-"""A stride past which windows that are much shorter do not count as lying alike."""
 
 MOST_ROWS, SHARED = 1 << 12, 9
 """Rows of a window that are folded as they are listed, and how often each row may be read for that."""
@@ -113,7 +116,7 @@ class Plan:
             place += WINDOW_WIDTH * outputs[i]
         readers: list[Any] = [None] * rank
         if with_readers:
-            readers = [_readers(w, n) for w, n in zip(windows, pooled, strict=True)]
+            readers = [reader_table(w, n) for w, n in zip(windows, pooled, strict=True)]
         self.has_readers = all(r is not None for r in readers)
         kept_readers = readers if self.has_readers else []
         self.unshared = rank > 1 and lane < 0 and all((r[:, 4] <= 1).all() for r in kept_readers)
@@ -164,12 +167,12 @@ class Plan:
         self.spread_cells = 2 * self.spread_area + self.spread_row
         header[SPREAD_END] = self.spread_cells
         header[LANE_STEP] = strides[1][lane] if lane >= 0 else 0
-        # For rows that are folded: one with its padding, and two lists.
+        # For rows that are folded: one with its padding, and four lists.
         lead = -(-int(header[LEFT]) // SLACK) * SLACK
         padded = lead + int(header[ROW_SIZE]) + SLACK
         header[FOLDED_LEFT], header[FOLDED_ROW] = lead, padded
         header[LISTS], header[LIST] = 8 * padded, self.room
-        self.folded_bytes = int(header[LISTS]) + 16 * self.room
+        self.folded_bytes = int(header[LISTS]) + 32 * self.room
         if _in_a_row(shape, strides[0]):
             header[FLOW] = prod(pooled) // max(1, self.output_rows)
         self.prepared = int(max(header[ROW_SIZE], self.spread_row))
@@ -278,48 +281,6 @@ class Plan:
         self.sum_cells = int(header[PADDED]) + padded + SLACK
 
 
-def window_table(region: Region, n: int, m: int) -> Any:
-    """start, stop, step, counted and cells of each window; counted as the bits of a float64.
-
-    A step past the axis is the axis: such a window reads one cell at most.
-    """
-    table = np.zeros((m, WINDOW_WIDTH), np.int64)
-    counted = np.zeros(m)
-    try:
-        table[:, :4] = region.table(n, 0, m)
-        counted[:] = table[:, 3]
-    except OverflowError:  # numbers past int64: a window of padding alone may count that many
-        for i in range(m):
-            start, stop, step, cells = region.window(n, i)
-            table[i, :3] = start, stop, min(step, n)
-            counted[i] = as_real(cells)
-    table[:, 2] = np.minimum(table[:, 2], n)
-    table[:, 3] = counted.view(np.int64)
-    table[:, 4] = (table[:, 1] - table[:, 0] + table[:, 2] - 1) // table[:, 2]
-    return table
-
-
-def _readers(table: Any, n: int) -> Any:
-    """The outputs that read each position, as a table of windows on the outputs; None where they
-    are not neighbours."""
-    full = np.flatnonzero(table[:, 4] > 0)
-    readers = np.zeros((n, WINDOW_WIDTH), np.int64)
-    readers[:, 2] = 1
-    if not len(full):
-        return readers
-    first = int(full[0])
-    starts, stops = table[full, 0], table[full, 1]
-    apart = (table[full, 4] > 1) & (table[full, 2] > 1)
-    ordered = (np.diff(starts) >= 0).all() and (np.diff(stops) >= 0).all()
-    if apart.any() or not ordered or len(full) != full[-1] + 1 - first:
-        return None
-    positions = np.arange(n)
-    readers[:, 0] = first + np.searchsorted(stops, positions, "right")
-    readers[:, 1] = first + np.searchsorted(starts, positions, "right")
-    readers[:, 4] = readers[:, 1] - readers[:, 0]
-    return readers
-
-
 def _in_a_row(shape: Shape, strides: Strides) -> bool:
     """Whether the cells of an array lie in memory one after the other."""
     size = 1
@@ -328,14 +289,6 @@ def _in_a_row(shape: Shape, strides: Strides) -> bool:
             return False
         size *= length
     return True
-
-
-def as_real(n: int | None) -> float:
-    """An integer of any size as a float64; 0 for None."""
-    try:
-        return float(n or 0)
-    except OverflowError:
-        return float("inf")
 
 
 def _slabs(region: Region, pooled: Shape, cells: int) -> Any:
@@ -349,31 +302,6 @@ def _slabs(region: Region, pooled: Shape, cells: int) -> Any:
         span = (readers[0], readers[-1] + 1) if len(readers) else (0, 0)
         slabs.append((low, high, *span))
     return np.array(slabs, np.int64).reshape(-1, 4)
-
-
-def regular(region: Region, n: int) -> tuple[int, int, int, int]:
-    """(stride, origin, dilation, kernel) of windows that lie alike: i reads stride·i + origin + …
-
-    All zero where they do not, where nearly all of a window would be padding, or where windows lie
-    so far apart that what is between them is not worth a thought.
-    """
-    if isinstance(region, Part):
-        stride, origin, dilation, kernel = regular(region.region, region.length)
-        origin += stride * region.outputs[0] - region.slab_range[0]
-        n = region.length
-    elif isinstance(region, Sliding):
-        stride, origin = int(region.stride or 1), -region.margins(n)[0]
-        dilation, kernel = region.dilation, region.kernel
-    elif isinstance(region, Adaptive) and n % region.output_size == 0:
-        stride = kernel = n // region.output_size
-        origin, dilation = 0, 1
-    elif isinstance(region, Global):
-        stride, origin, dilation, kernel = n, 0, 1, n
-    else:
-        return (0, 0, 0, 0)
-    extreme = max(stride, abs(origin), dilation * kernel) > 4 * n + 64
-    extreme = extreme or stride > max(FAR_APART, 8 * dilation * kernel)
-    return (0, 0, 0, 0) if extreme or kernel == 0 else (stride, origin, dilation, kernel)
 
 
 def fold(entries: list[tuple[int, ...]]) -> list[tuple[int, ...]]:

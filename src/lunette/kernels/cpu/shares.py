@@ -19,12 +19,12 @@ from numba import types
 
 from lunette.kernels.cpu import machine
 from lunette.kernels.cpu.asking import ask_for
-from lunette.kernels.cpu.direct import item_offset
 from lunette.kernels.cpu.exponentials import exp_down
 from lunette.kernels.cpu.halves import codec
 from lunette.kernels.cpu.lanes import lanes
 from lunette.kernels.cpu.machine import apart, compiled, pointer, real, within
 from lunette.kernels.cpu.phases import layout, leading_place, leading_readers, tile_of, tile_rows
+from lunette.kernels.cpu.places import item_offset
 from lunette.kernels.cpu.plan import AXES, AXIS_WIDTH, BETA, RANK
 from lunette.kernels.cpu.powers import fused, power, scales_of, where_finite
 from lunette.kernels.cpu.tiling import (

@@ -16,7 +16,7 @@ import numpy as np
 from lunette.kernels.cpu.machine import apart, compiled, kernel
 from lunette.kernels.cpu.products import multiply_sliding
 from lunette.kernels.cpu.slabs import elements, lay, place, put
-from lunette.kernels.cpu.vectors import VECTOR_BYTES, ask, transpose_part, transpose_square
+from lunette.kernels.cpu.vectors import VECTOR_BYTES, ask_line, transpose_part, transpose_square
 
 __all__ = ["sliding"]
 
@@ -130,7 +130,9 @@ def sliding(vectors: int, length: int, run: int, back: int) -> Any:
                                         for r in range(
                                             number, known, chunks
                                         ):  # a share in each chunk
-                                            ask(1, 3, first_later + r * out_channel * size, zero)
+                                            ask_line(
+                                                1, 3, first_later + r * out_channel * size, zero
+                                            )
                                     multiply_sliding(
                                         vectors, length, run, back, weights + c * runs * step,
                                         slab_at + ((y + q) * width + x) * size, places, start,

@@ -18,7 +18,6 @@ from typing import Any
 from numba import types
 
 from lunette.kernels.cpu import machine
-from lunette.kernels.cpu.direct import item_offset
 from lunette.kernels.cpu.exponentials import log_up
 from lunette.kernels.cpu.halves import codec
 from lunette.kernels.cpu.lanes import lanes
@@ -26,13 +25,13 @@ from lunette.kernels.cpu.machine import apart, compiled, pointer, real, within
 from lunette.kernels.cpu.phases import (
     cleared,
     layout,
-    leading_cells,
     leading_place,
     rows_of,
     tile_of,
     tile_rows,
 )
 from lunette.kernels.cpu.pivots import about_pivots
+from lunette.kernels.cpu.places import item_offset, list_cells
 from lunette.kernels.cpu.plan import AXES, AXIS_WIDTH, BETA, COUNT_PADDING, RANK
 from lunette.kernels.cpu.powers import log_over_beta, scales_of, sound, where_finite
 from lunette.kernels.cpu.tiling import (
@@ -251,7 +250,7 @@ def kernel(dtype: str, verb: str, rising: bool) -> Any:
             begin, end, low, high = tile_rows(g, row_tile, 1)
             from_j = column_tile * g[COLUMNS]
             columns = min(m, from_j + g[COLUMNS]) - from_j
-            leads, counted_leads = leading_cells(g, lead, lists, most)
+            leads, counted_leads = list_cells(g, g[RANK] - 2, lead, lists, most)
             start_x = stride * (from_j + g[BLOCK])
             base, third, laid = item_offset(g, item, 0), item_offset(g, item, 2), False
             if tangent_wanted:

@@ -18,11 +18,11 @@ from numba import types
 
 from lunette.kernels.cpu import machine
 from lunette.kernels.cpu.counts import counted
-from lunette.kernels.cpu.direct import item_offset
 from lunette.kernels.cpu.halves import codec
 from lunette.kernels.cpu.lanes import lanes
 from lunette.kernels.cpu.machine import apart, compiled, pointer, real
 from lunette.kernels.cpu.passes import across_between, averaged, moves, passes
+from lunette.kernels.cpu.places import item_offset
 from lunette.kernels.cpu.plan import (
     AXES,
     AXIS_WIDTH,

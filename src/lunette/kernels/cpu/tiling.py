@@ -26,9 +26,8 @@ from lunette.kernels.cpu.plan import (
     RANK,
     WINDOWS,
     fold,
-    regular,
-    window_table,
 )
+from lunette.kernels.cpu.window_tables import regular, window_table
 from lunette.ops.pooling import Pooling
 from lunette.reductions import SmoothMax
 

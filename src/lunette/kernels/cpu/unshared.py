@@ -16,10 +16,10 @@ from numba import types
 
 from lunette.kernels.cpu import machine
 from lunette.kernels.cpu.counts import counted, divisor
-from lunette.kernels.cpu.direct import item_offset
 from lunette.kernels.cpu.halves import codec
 from lunette.kernels.cpu.lanes import lanes
 from lunette.kernels.cpu.machine import compiled, pointer, within
+from lunette.kernels.cpu.places import item_offset
 from lunette.kernels.cpu.plan import (
     AXES,
     AXIS_WIDTH,
@@ -98,7 +98,7 @@ def kernel(dtype: str) -> Any:
 
     @compiled
     def emit(s, at, gx, to, n):
-        """gx[to + c] = s[at + c], c < n."""
+        """gx[to + c] = s[at + c], c < n. As in `moves`, but not by a call, which made a row 5 % slower."""
         within()
         whole = n - n % width
         for c in range(0, whole, width):

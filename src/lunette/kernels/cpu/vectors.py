@@ -19,7 +19,7 @@ __all__ = [
     "SUMS",
     "VECTOR_BYTES",
     "Code",
-    "ask",
+    "ask_line",
     "collect",
     "copy_column",
     "copy_vectors",
@@ -188,7 +188,7 @@ def copy_vectors(context: Any, target: Any, source: Any, count: Any, zero: Any) 
 
 
 @intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator]
-def ask(context: Any, written: Any, near: Any, address: Any, zero: Any) -> Any:
+def ask_line(context: Any, written: Any, near: Any, address: Any, zero: Any) -> Any:
     """Ask for a line of memory, to be written or read; `near` is 3, or 2 for the second-level cache."""
     constants = literals(written, near)
     if constants is None:

@@ -18,10 +18,10 @@ from numba import types
 
 from lunette.kernels.cpu import machine
 from lunette.kernels.cpu.asking import ask_for
-from lunette.kernels.cpu.direct import item_offset, output_row
 from lunette.kernels.cpu.halves import codec
 from lunette.kernels.cpu.lanes import lanes
 from lunette.kernels.cpu.machine import apart, compiled, pointer
+from lunette.kernels.cpu.places import item_offset, output_row
 from lunette.kernels.cpu.plan import (
     AXES,
     AXIS_WIDTH,

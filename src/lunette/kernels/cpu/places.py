@@ -1,0 +1,70 @@
+"""From the numbers of items, rows and outputs to places in memory."""
+
+# Numba types the kernels, not mypy.
+# mypy: disable-error-code="no-untyped-def,no-untyped-call"
+
+from __future__ import annotations
+
+from lunette.kernels.cpu.machine import compiled, real
+from lunette.kernels.cpu.plan import (
+    AXES,
+    AXIS_WIDTH,
+    BATCH,
+    BATCH_RANK,
+    BATCH_WIDTH,
+    RANK,
+    WINDOW_WIDTH,
+)
+
+__all__ = ["item_offset", "list_cells", "output_row"]
+
+
+@compiled
+def item_offset(g, item, array):
+    """Where batch item number `item` begins in one of the three arrays."""
+    offset = 0
+    for axis in range(g[BATCH_RANK] - 1, -1, -1):
+        entry = BATCH + axis * BATCH_WIDTH
+        offset += (item % g[entry]) * g[entry + 1 + array]
+        item //= g[entry]
+    return offset
+
+
+@compiled
+def output_row(g, row, array):
+    """Where output row number `row` of an item begins in an output-shaped array."""
+    offset = 0
+    for axis in range(g[RANK] - 2, -1, -1):
+        entry = AXES + axis * AXIS_WIDTH
+        offset += (row % g[entry + 1]) * g[entry + 2 + array]
+        row //= g[entry + 1]
+    return offset
+
+
+@compiled
+def list_cells(g, axes, output, lists, most):
+    """The cells that a window reads on the first `axes` axes, in row-major order.
+
+    `output` is its number among the outputs of these axes. Fills three lists of `most` each: offset in
+    array 0, offset in array 2, and the flat position in the pooled axes. Gives how many there are,
+    and the product of the counted cells.
+    """
+    count, counted = 1, 1.0
+    lists[0] = lists[most] = lists[2 * most] = 0
+    for axis in range(axes):
+        entry = AXES + axis * AXIS_WIDTH
+        after = 1
+        for later in range(axis + 1, axes):
+            after *= g[AXES + later * AXIS_WIDTH + 1]
+        window = g[entry + 5] + WINDOW_WIDTH * ((output // after) % g[entry + 1])
+        start, step, length = g[window], g[window + 2], g[window + 4]
+        counted *= real(g[window + 3])
+        for old in range(count - 1, -1, -1):  # from the back: each makes room for its own
+            a, c, flat = lists[old], lists[most + old], lists[2 * most + old]
+            for tap in range(length - 1, -1, -1):
+                p, new = start + tap * step, old * length + tap
+                lists[new] = a + p * g[entry + 2]
+                lists[most + new] = c + p * g[entry + 4]
+                lists[2 * most + new] = flat + p * g[entry + 6]
+        count *= length
+    return count, counted

@@ -1,0 +1,92 @@
+"""The windows of an axis as numbers: tables of windows and of readers, and whether windows lie alike."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lunette.regions import Adaptive, Global, Part, Region, Sliding
+
+__all__ = ["WINDOW_WIDTH", "as_real", "reader_table", "regular", "window_table"]
+
+WINDOW_WIDTH = 5
+"""Numbers of a window: start, stop, step, counted, cells."""
+
+FAR_APART = 1 << 12
+"""A stride past which windows that are much shorter do not count as lying alike."""
+
+
+def window_table(region: Region, n: int, m: int) -> Any:
+    """start, stop, step, counted and cells of each window; counted as the bits of a float64.
+
+    A step past the axis is the axis: such a window reads one cell at most.
+    """
+    table = np.zeros((m, WINDOW_WIDTH), np.int64)
+    counted = np.zeros(m)
+    try:
+        table[:, :4] = region.table(n, 0, m)
+        counted[:] = table[:, 3]
+    except OverflowError:  # numbers past int64: a window of padding alone may count that many
+        for i in range(m):
+            start, stop, step, cells = region.window(n, i)
+            table[i, :3] = start, stop, min(step, n)
+            counted[i] = as_real(cells)
+    table[:, 2] = np.minimum(table[:, 2], n)
+    table[:, 3] = counted.view(np.int64)
+    table[:, 4] = (table[:, 1] - table[:, 0] + table[:, 2] - 1) // table[:, 2]
+    return table
+
+
+def reader_table(table: Any, n: int) -> Any:
+    """The outputs that read each position, as a table of windows on the outputs; None where they
+    are not neighbours."""
+    full = np.flatnonzero(table[:, 4] > 0)
+    readers = np.zeros((n, WINDOW_WIDTH), np.int64)
+    readers[:, 2] = 1
+    if not len(full):
+        return readers
+    first = int(full[0])
+    starts, stops = table[full, 0], table[full, 1]
+    apart = (table[full, 4] > 1) & (table[full, 2] > 1)
+    ordered = (np.diff(starts) >= 0).all() and (np.diff(stops) >= 0).all()
+    if apart.any() or not ordered or len(full) != full[-1] + 1 - first:
+        return None
+    positions = np.arange(n)
+    readers[:, 0] = first + np.searchsorted(stops, positions, "right")
+    readers[:, 1] = first + np.searchsorted(starts, positions, "right")
+    readers[:, 4] = readers[:, 1] - readers[:, 0]
+    return readers
+
+
+def as_real(n: int | None) -> float:
+    """An integer of any size as a float64; 0 for None."""
+    try:
+        return float(n or 0)
+    except OverflowError:
+        return float("inf")
+
+
+def regular(region: Region, n: int) -> tuple[int, int, int, int]:
+    """(stride, origin, dilation, kernel) of windows that lie alike: i reads stride·i + origin + …
+
+    All zero where they do not, where nearly all of a window would be padding, or where windows lie
+    so far apart that what is between them is not worth a thought.
+    """
+    if isinstance(region, Part):
+        stride, origin, dilation, kernel = regular(region.region, region.length)
+        origin += stride * region.outputs[0] - region.slab_range[0]
+        n = region.length
+    elif isinstance(region, Sliding):
+        stride, origin = int(region.stride or 1), -region.margins(n)[0]
+        dilation, kernel = region.dilation, region.kernel
+    elif isinstance(region, Adaptive) and n % region.output_size == 0:
+        stride = kernel = n // region.output_size
+        origin, dilation = 0, 1
+    elif isinstance(region, Global):
+        stride, origin, dilation, kernel = n, 0, 1, n
+    else:
+        return (0, 0, 0, 0)
+    extreme = max(stride, abs(origin), dilation * kernel) > 4 * n + 64
+    extreme = extreme or stride > max(FAR_APART, 8 * dilation * kernel)
+    return (0, 0, 0, 0) if extreme or kernel == 0 else (stride, origin, dilation, kernel)
