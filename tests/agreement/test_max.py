@@ -205,3 +205,11 @@ def test_infinite_and_nan_gradients_reach_their_cells(backend, ties):
         dx[:, 2, 7] = special
         assert not differing_bits(run(op, "vjp", x, grad, backend), oracle.vjp(op, x, grad), True)
         assert not differing_bits(run(op, "jvp", x, dx, backend), oracle.jvp(op, x, dx), True)
+
+
+@pytest.mark.parametrize("dilation", [1, 2, 3])
+def test_windows_that_reach_far_past_a_short_first_axis(backend, dilation):
+    # One item, so tiles of one output each: they touch more of the axis than they read.
+    along = Sliding(kernel=3, stride=1, padding=dilation, dilation=dilation)
+    x = values.filled("nans", (1, 2, 40, 70), "float64", 0)
+    assert not max_disagreements((along, along, along), x, backend=backend, ties=("first",))

@@ -100,7 +100,7 @@ def indices_call(
     y_steps = _result_steps(out, -1)
     if trusting:
         steps = (_elements(strides, dtype), y_steps, y_steps)
-        tiling = _tiling(op, shape, steps, dtype)
+        tiling = _tiling(op, shape, steps, dtype, by_phase=False)
         if tiling is not None:
             again = lambda: indices_call(op, shape, strides, dtype, False)  # noqa: E731
             return TiledCall([(offsets.kernel(dtype.name, "indices"), tiling)], out, dtype, again)
@@ -120,7 +120,7 @@ def tangent_call(
     out = _kept_shape(op, shape)
     all_steps = (_elements(strides, dtype), _result_steps(out, -1), _elements(tangent, dtype))
     if trusting and is_float(dtype) and ties in ("first", ""):
-        tiling = _tiling(op, shape, all_steps, dtype)
+        tiling = _tiling(op, shape, all_steps, dtype, by_phase=kind != MAX)
         if tiling is not None:
             kernel = offsets.kernel(dtype.name, "jvp")
             if kind == SMOOTH:
@@ -149,7 +149,9 @@ def gradient_call(
         if back is not None and max(back.readers) <= SIDE_BY_SIDE:
             again = lambda: gradient_call(op, shape, strides, grad, dtype, False)  # noqa: E731
             # It is there if `back` is.
-            ahead = _tiling(op, shape, arrays, dtype, areas=1, spare=1) or back
+            ahead = (
+                _tiling(op, shape, arrays, dtype, areas=1, spare=1, by_phase=kind != MAX) or back
+            )
             if kind == MAX:
                 marks = offsets.kernel(dtype.name, "offsets")
                 gather = gathered.kernel(dtype.name)

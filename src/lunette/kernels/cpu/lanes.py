@@ -50,11 +50,12 @@ class Lanes(NamedTuple):
     """The vector operations of one codec.
 
     `load(p, i)` reads elements `i, i+1, …`; `load_part(p, i, low, high, fill)` those of lanes
-    low … high, and fills the others; `load_step(p, i, step, low, high, fill)` elements
+    low … high, and fills the others, `load_bits(p, i, bits, fill)` those whose bits are set;
+    `load_step(p, i, step, low, high, fill)` elements
     `i, i + step, …`; `evens` and `odds` unzip two vectors, `zip_low` and `zip_high` join them.
     `larger` keeps the first of equals and the first NaN; `most` keeps the first of equals, one
     instruction, for vectors that `unordered` has found free of NaN; `least` is its opposite. The two `_from` choose marks
-    by the same rules, and `where_marked` keeps a value where a mark in memory has a code, else zero.
+    by the same rules, and `load_marked` reads where a mark in memory has a code, else it is zero.
     `slide_one(a, b)` and `slide_two(a, b)` are the elements one and two after those of `a`.
     """
 
@@ -79,7 +80,8 @@ class Lanes(NamedTuple):
     most: Any
     most_from: Any
     unordered: Any
-    where_marked: Any
+    load_marked: Any
+    load_bits: Any
     slide_one: Any
     slide_two: Any
     least: Any
@@ -153,6 +155,13 @@ def lanes(memory: Any, work: Any, half: str) -> Lanes:
             mask, value, vector_code.spread(builder, fill, context.get_value_type(vector))
         )
 
+    def masked_load(builder: Any, at: Any, mask: Any, rest: Any) -> Any:
+        """What is at an address in lanes of a mask, `rest` in the others."""
+        name = f"llvm.masked.load.v{count}{vector_code.suffix(rest.type.element)}.p0"
+        kind = ir.FunctionType(rest.type, [at.type, ir.IntType(32), mask.type, rest.type])
+        function = cgutils.get_or_insert_function(builder.module, kind, name)
+        return builder.call(function, [at, vector_code.i32(align), mask, rest])
+
     @intrinsic  # type: ignore[untyped-decorator]
     def load(context: Any, p: Any, i: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -169,13 +178,8 @@ def lanes(memory: Any, work: Any, half: str) -> Lanes:
             raw = raw_type(context)
             at = builder.bitcast(place(context, builder, p, i), raw.as_pointer())
             mask = vector_code.mask(builder, low, high, count)
-            name = f"llvm.masked.load.v{count}{vector_code.suffix(raw.element)}.p0"
-            kind = ir.FunctionType(raw, [raw.as_pointer(), ir.IntType(32), mask.type, raw])
-            function = cgutils.get_or_insert_function(builder.module, kind, name)
             rest = _raw_fill(context, builder, fill)
-            loaded = widen(
-                context, builder, builder.call(function, [at, vector_code.i32(align), mask, rest])
-            )
+            loaded = widen(context, builder, masked_load(builder, at, mask, rest))
             return filled(context, builder, mask, loaded, fill)
 
         return vector(p, types.int64, types.int64, types.int64, work), generate
@@ -348,20 +352,33 @@ def lanes(memory: Any, work: Any, half: str) -> Lanes:
         return types.int64(a, b), generate
 
     @intrinsic  # type: ignore[untyped-decorator]
-    def where_marked(context: Any, p: Any, i: Any, code: Any, value: Any) -> Any:
-        """`value` in lanes whose byte of `p`, from `i` on, is the code; zero elsewhere."""
+    def load_marked(context: Any, p: Any, i: Any, marks: Any, k: Any, code: Any) -> Any:
+        """Elements `i, i+1, …` in lanes whose byte of `marks`, from `k` on, is the code; else zero."""
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            p, i, code, value = arguments
-            raw = ir.VectorType(ir.IntType(8), count)
-            at = builder.bitcast(builder.gep(p, [i]), raw.as_pointer())
-            same = builder.icmp_signed(
-                "==", builder.load(at, align=1), vector_code.spread(builder, code, raw)
-            )
-            nothing = ir.Constant(value.type, [0.0 if real else 0] * count)
-            return builder.select(same, value, nothing)
+            p, i, marks, k, code = arguments
+            raw, codes = raw_type(context), ir.VectorType(ir.IntType(8), count)
+            marks = builder.bitcast(builder.gep(marks, [k]), codes.as_pointer())
+            code = vector_code.spread(builder, code, codes)
+            mask = builder.icmp_signed("==", builder.load(marks, align=1), code)
+            at = builder.bitcast(place(context, builder, p, i), raw.as_pointer())
+            return widen(context, builder, masked_load(builder, at, mask, ir.Constant(raw, None)))
 
-        return vector(p, i, types.uint8, value), generate
+        return vector(p, i, marks, k, types.uint8), generate
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def load_bits(context: Any, p: Any, i: Any, bits: Any, fill: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            p, i, bits, fill = arguments
+            raw = raw_type(context)
+            at = builder.bitcast(place(context, builder, p, i), raw.as_pointer())
+            bits = bits if count == 64 else builder.trunc(bits, ir.IntType(count))
+            mask = builder.bitcast(bits, ir.VectorType(ir.IntType(1), count))
+            rest = _raw_fill(context, builder, fill)
+            loaded = widen(context, builder, masked_load(builder, at, mask, rest))
+            return filled(context, builder, mask, loaded, fill)
+
+        return vector(p, types.int64, types.int64, work), generate
 
     evens, odds = list(range(0, 2 * count, 2)), list(range(1, 2 * count, 2))
     joined = [i // 2 + count * (i % 2) for i in range(2 * count)]
@@ -387,7 +404,8 @@ def lanes(memory: Any, work: Any, half: str) -> Lanes:
         most,
         most_from,
         unordered,
-        where_marked,
+        load_marked,
+        load_bits,
         shuffle(list(range(1, count + 1))),
         shuffle(list(range(2, count + 2))),
         least,

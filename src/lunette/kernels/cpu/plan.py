@@ -24,7 +24,7 @@ from lunette.ops.pooling import Pooling
 from lunette.reductions import Mean, SmoothMax
 from lunette.regions import Region
 
-__all__ = ["WINDOW_WIDTH", "Plan", "fold", "lane_axis", "memory_order"]
+__all__ = ["WINDOW_WIDTH", "Plan", "fold", "in_a_row", "lane_axis", "memory_order"]
 
 Shape = tuple[int, ...]
 Strides = tuple[int, ...]
@@ -173,7 +173,7 @@ class Plan:
         header[FOLDED_LEFT], header[FOLDED_ROW] = lead, padded
         header[LISTS], header[LIST] = 8 * padded, self.room
         self.folded_bytes = int(header[LISTS]) + 32 * self.room
-        if _in_a_row(shape, strides[0]):
+        if in_a_row(shape, strides[0]):
             header[FLOW] = prod(pooled) // max(1, self.output_rows)
         self.prepared = int(max(header[ROW_SIZE], self.spread_row))
         self.at: int = self.table.__array_interface__["data"][0]
@@ -250,8 +250,10 @@ class Plan:
         header[TILE], header[TILES] = tile, -(-m // tile)
         self.tiles = int(header[TILES])
         hulls = [
-            int(windows[i : i + tile, 1].max() - windows[i : i + tile, 0].min())
-            for i in range(0, m, tile)
+            high - low
+            for low, high in (
+                _hull(header, windows, i, min(m, i + tile)) for i in range(0, m, tile)
+            )
         ]
         overlap = header[AXES + 10] > max(FOLDED_SUM, int(header[AXES + 7]))
         if by_columns and len(pooled) > 1 and not overlap:
@@ -281,7 +283,7 @@ class Plan:
         self.sum_cells = int(header[PADDED]) + padded + SLACK
 
 
-def _in_a_row(shape: Shape, strides: Strides) -> bool:
+def in_a_row(shape: Shape, strides: Strides) -> bool:
     """Whether the cells of an array lie in memory one after the other."""
     size = 1
     for length, step in zip(reversed(shape), reversed(strides), strict=True):
@@ -289,6 +291,19 @@ def _in_a_row(shape: Shape, strides: Strides) -> bool:
             return False
         size *= length
     return True
+
+
+def _hull(header: Any, windows: Any, first: int, last: int) -> tuple[int, int]:
+    """What outputs first … last of the first pooled axis read, as kernels reckon it.
+
+    Of windows that lie alike these are whole spans: a window with dilation may reach into padding
+    with all but one of its cells.
+    """
+    n, *_, stride, origin, dilation, kernel, _ = header[AXES : AXES + AXIS_WIDTH].tolist()
+    if kernel == 0:
+        return int(windows[first:last, 0].min()), int(windows[first:last, 1].max())
+    low = min(max(stride * first + origin, 0), n)
+    return low, max(low, min(stride * (last - 1) + origin + dilation * (kernel - 1) + 1, n))
 
 
 def _slabs(region: Region, pooled: Shape, cells: int) -> Any:

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from lunette.kernels.cpu.pieces import LARGE
 from lunette.kernels.cpu.plan import (
     AXES,
     AXIS_WIDTH,
@@ -26,6 +27,7 @@ from lunette.kernels.cpu.plan import (
     RANK,
     WINDOWS,
     fold,
+    in_a_row,
 )
 from lunette.kernels.cpu.window_tables import regular, window_table
 from lunette.ops.pooling import Pooling
@@ -39,13 +41,16 @@ Strides = tuple[int, ...]
 # The header, past the entries that every plan has.
 ALL_OUTPUTS, READERS = 2, 4
 COLUMNS, COLUMN_TILES, ROWS, ROW_TILES, LEADS, SLOT, LENGTH, PHASES = range(6, 14)
-DEPTH, MOST, TAPS, COUNTED, CELLS, FIRSTS, OUTPUTS, BLOCK, REACH, AREA, HULLS = range(14, 25)
+DEPTH, MOST, TAPS, COUNTED, CELLS, FIRSTS, OUTPUTS, BLOCK = range(14, 22)
+REACH, AREA, HULLS, PAST, FLOW, ROW_KINDS = range(22, 28)
 """Outputs of all items; readers of a row, at most, the leading axes' included.
 Columns of a tile and tiles along the last axis; the same on the axis before; places of the axes
 before that; scratch cells of a row, and of one phase of it; phases; rows of a tile; cells (readers,
 for a gradient) on the leading axes, at most; where the taps, the counted cells, the cells and the
 first taps of each output are; outputs of an item; `o`; blocks that a window reaches past its own;
-where rows begin in scratch memory, in bytes; and where the hull of each tile of rows is."""
+where rows begin in scratch memory, in bytes; where the hull of each tile of rows is; whether the
+result is to go past the caches; and the cells that are read, of a row and from first to last, for each
+row that is made, 0 where they do not lie so; and where the kinds of rows of inputs are."""
 
 SPARE = 128
 """Cells of scratch memory after each area: a vector may reach past what is used."""
@@ -58,6 +63,9 @@ LONGEST = 1024
 
 ENOUGH = 16
 """Tiles of a large call, at least, so that threads have something to share."""
+
+KINDS = 8
+"""Kinds of rows whose lists of readers are kept."""
 
 MOST_CELLS = 255
 """Cells of a window that a mark of one byte can tell apart."""
@@ -72,7 +80,7 @@ class Tiling:
     """The table of one op on one shape and layout, cut for values or, `backward`, for gradients.
 
     `size` is the bytes of a number of the arithmetic. `areas` is how many sets of rows a tile has, `spare`
-    how many more it may need.
+    how many more it may need. Rows of values are laid out `by_phase`, or as they are.
     """
 
     def __init__(
@@ -84,6 +92,7 @@ class Tiling:
         backward: bool = False,
         areas: int = 2,
         spare: int = 0,
+        by_phase: bool = True,
     ) -> None:
         rank, first = op.rank, len(shape) - op.rank
         pooled = shape[first:]
@@ -101,6 +110,7 @@ class Tiling:
         self.tables: list[Any] = []
         self.place = WINDOWS
         _batch(g, fold([(shape[a], *(s[a] for s in strides)) for a in range(first)]))
+        g[PAST] = prod(shape) * size >= LARGE
         g[RANK], g[OUTPUTS], g[ALL_OUTPUTS] = rank, prod(outputs), self.items * prod(outputs)
         for i, region in enumerate(op.regions):
             steps = (s[first + i] for s in strides)
@@ -113,8 +123,13 @@ class Tiling:
             for i in range(rank - 2):
                 g[AXES + i * AXIS_WIDTH + 11] = self._keep(_readers(spans[i], pooled[i]))
             if rank > 1:
-                lists = _lists(windows[-2], pooled[-2], self.place)
+                at = self.place
+                lists = _lists(windows[-2], pooled[-2], at)
                 g[AXES + (rank - 2) * AXIS_WIDTH + 11] = self._keep(lists)
+                g[ROW_KINDS] = self._keep(_kinds(g, rank - 2, lists, windows[-2], at))
+        made, taken = (pooled, outputs) if backward else (outputs, pooled)
+        if in_a_row((*shape[:first], *taken), strides[int(backward)]):
+            g[FLOW] = prod(taken) // prod(made[:-1])
         _scalars(g, op)
         stride, origin, dilation, kernel = (
             int(v) for v in g[AXES + (rank - 1) * AXIS_WIDTH :][7:11]
@@ -126,6 +141,8 @@ class Tiling:
         g[REACH] = places[-1] // stride
         width = 64 // size
         self._columns(g, -(-pooled[-1] // stride) if backward else outputs[-1], width, backward)
+        if not by_phase and not backward:
+            g[SLOT] = stride * int(g[COLUMNS]) + dilation * kernel + width
         g[TAPS] = self._keep(_by_phase(places, stride) if backward else _taps(g, places, stride))
         counted = windows[-1][:, 3].view(np.float64) if g[COUNT_PADDING] else windows[-1][:, 4]
         g[COUNTED], g[CELLS] = self._row(counted), self._row(windows[-1][:, 4])
@@ -143,9 +160,13 @@ class Tiling:
         if rank > 1:
             self._rows(g, windows[rank - 2], spans[rank - 2], areas, backward)
         # On the leading axes; then of each cell its place twice, or of each reader two numbers, and
-        # of each cell that one reads two more.
+        # of each cell that one reads two more; or, of each kind of rows, three for each of these and where
+        # those of each phase end.
         g[READERS] = int(g[MOST]) * (per_axis[-2] if rank > 1 else 1)
-        lists = 2 * int(g[READERS]) * (1 + kernel) if backward else 2 * self.cells
+        lists = 2 * self.cells
+        if backward:
+            lists = 2 * int(g[READERS]) * (1 + kernel)
+            lists += KINDS * (3 * int(g[READERS]) * kernel + stride + 2)
         g[AREA] = -(-8 * (3 * int(g[MOST]) + lists + 8) // 64) * 64
         self.area = int(g[MOST] * g[DEPTH] * g[SLOT]) + SPARE
         self.units = self.items * int(g[LEADS] * g[ROW_TILES] * g[COLUMN_TILES])
@@ -172,8 +193,13 @@ class Tiling:
         """Cut the last axis, where it is long."""
         tiles = -(-columns // LONGEST)
         g[COLUMNS] = -(-columns // tiles)
+        if tiles > 1:
+            g[COLUMNS] = -(-int(g[COLUMNS]) // width) * width
         g[COLUMN_TILES] = -(-columns // int(g[COLUMNS]))
-        g[LENGTH] = -(-int(g[COLUMNS] + g[REACH]) // width) * width
+        # Four vectors of inputs go together, and may go past the last column.
+        together = 4 * width if backward else width
+        whole = -(-int(g[COLUMNS]) // together) * together
+        g[LENGTH] = -(-(whole + int(g[REACH])) // width) * width
         g[SLOT] = int(g[LENGTH]) * (1 if backward else int(g[PHASES]))
 
     def _rows(self, g: Any, windows: Any, spans: Any, areas: int, backward: bool) -> None:
@@ -272,6 +298,28 @@ def _lists(windows: Any, n: int, place: int) -> Any:
     begins = np.searchsorted(positions[order], np.arange(n + 1))
     lists = np.stack([outputs[order], numbers[order]], axis=1)
     return np.concatenate([place + n + 1 + 2 * begins, lists.ravel()])
+
+
+def _kinds(g: Any, axis: int, lists: Any, windows: Any, place: int) -> Any:
+    """A number for each position of an axis, and its first reader.
+
+    Two positions have the same number only where their readers are alike.
+
+    That is, as many, as far from the first, which read it as the same of as many cells. Positions
+    that full windows alone read are alike where windows lie alike and the stride brings one to the other.
+    """
+    n, *_, stride, origin, dilation, kernel, _ = g[AXES + axis * AXIS_WIDTH :][:AXIS_WIDTH].tolist()
+    positions, begins = np.arange(n), (lists[: n + 1] - place - n - 1) // 2
+    outputs = lists[n + 1 :: 2]
+    readers = np.append(outputs, 0)[begins[:-1]]
+    if kernel == 0:
+        return np.stack([positions, readers], axis=1)
+    full = np.concatenate([[0], np.cumsum(windows[outputs, 4] == kernel)])
+    counts, whole = np.diff(begins), full[begins[1:]] - full[begins[:-1]]
+    residues = (positions - origin) % stride
+    taps = np.bincount(dilation * np.arange(kernel) % stride, minlength=stride)
+    usual = (whole == counts) & (counts == taps[residues])
+    return np.stack([np.where(usual, residues, stride + positions), readers], axis=1)
 
 
 def _most_readers(spans: Any, n: int) -> int:
