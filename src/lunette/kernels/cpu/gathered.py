@@ -34,7 +34,6 @@ from lunette.kernels.cpu.plan import (
     AXES,
     AXIS_WIDTH,
     RANK,
-    WINDOW_WIDTH,
 )
 from lunette.kernels.cpu.streams import settle, store_past
 from lunette.kernels.cpu.tiling import (
@@ -136,13 +135,19 @@ def kernel(dtype: str) -> Any:
         one, both, c = ends[0], ends[1], 0
         while c < blocks:
             place, rest = at + stride * c, left - stride * c
-            if (stride == 2) & (c + 2 * width < blocks):
+            if (stride <= 2) & (c + 2 * width < blocks):
                 a, b, d, e = four(s, q, k + c, i + c, entries, 0, one)
-                h, j, m, n = four(s, q, k + c, i + c, entries, one, both)
-                keep_joined(gx, place, a, h, rest, past)
-                keep_joined(gx, place + 2 * width, b, j, rest - 2 * width, past)
-                keep_joined(gx, place + 4 * width, d, m, rest - 4 * width, past)
-                keep_joined(gx, place + 6 * width, e, n, rest - 6 * width, past)
+                if stride == 1:
+                    keep(gx, place, a, rest, past)
+                    keep(gx, place + width, b, rest - width, past)
+                    keep(gx, place + 2 * width, d, rest - 2 * width, past)
+                    keep(gx, place + 3 * width, e, rest - 3 * width, past)
+                else:
+                    h, j, m, n = four(s, q, k + c, i + c, entries, one, both)
+                    keep_joined(gx, place, a, h, rest, past)
+                    keep_joined(gx, place + 2 * width, b, j, rest - 2 * width, past)
+                    keep_joined(gx, place + 4 * width, d, m, rest - 4 * width, past)
+                    keep_joined(gx, place + 6 * width, e, n, rest - 6 * width, past)
                 c += 4 * width
                 continue
             a, b = two(s, q, k + c, i + c, entries, 0, one)
@@ -169,17 +174,16 @@ def kernel(dtype: str) -> Any:
         """What a row receives, by phase, in the order of outputs: where marks and gradients are from those
         of the first reader on, and the number of the cell. Readers first … last of each layer."""
         apart()
-        most, deep, slot, pitch, in_place, table, stride, size = frame
+        most, deep, slot, pitch, in_place, box, stride, size = frame
         taps, entry = g[TAPS], 0
         pairs = taps + stride + 1
         for phase in range(stride):
             for layer in range(leads):
                 for reader in range(first, last, 2):
-                    i, row, cells = 0, 0, 1
-                    if table > 0:
+                    i, row = 0, 0
+                    if box > 0:
                         i, row = g[reader] - g[first], g[reader + 1]
-                        cells = g[table + WINDOW_WIDTH * g[reader] + 4]
-                    code = (lists[2 * most + layer] * cells + row) * size
+                    code = (lists[2 * most + layer] * max(1, box) + row) * size
                     place = layer * deep + i * slot
                     other = lists[layer] + i * pitch if in_place else place
                     for tap in range(g[taps + phase], g[taps + phase + 1]):
@@ -197,14 +201,14 @@ def kernel(dtype: str) -> Any:
         rank, most = g[RANK], g[MOST]
         e = AXES + (rank - 1) * AXIS_WIDTH
         f = AXES + max(0, rank - 2) * AXIS_WIDTH
-        pitch_y, pitch_gx, table, of_row, inner = 0, 0, 0, 0, 0
+        pitch_y, pitch_gx, box, of_row, inner = 0, 0, 0, 0, 0
         if rank > 1:
             pitch_y, pitch_gx = g[f + 3], g[f + 4]
-            table, of_row, inner = g[f + 5], g[f + 11], g[e + 1]
+            box, of_row, inner = g[f + 12], g[f + 11], g[e + 1]
         n, m, far_y, stride, size = g[e], g[e + 1], g[e + 3], g[e + 7], g[e + 10]
         slot, deep, second = g[SLOT], g[DEPTH] * g[SLOT], most * g[DEPTH] * g[SLOT] + SPARE
         q = pointer(scratch_at + g[AREA] + size_of * second, byte)
-        frame = (most, deep, slot, pitch_y, far_y == 1, table, stride, size)
+        frame = (most, deep, slot, pitch_y, far_y == 1, box, stride, size)
         known = pointer(scratch_at + 24 * most, types.int64)
         lists_at, kinds = scratch_at + 24 * most + 8 * KINDS, g[ROW_KINDS]
         room = 8 * (3 * g[READERS] * size + stride + 1)

@@ -3,9 +3,9 @@
 Rows are read where they lie, cell by cell of the windows; those whose elements are not side by side
 are laid so first.
 
-A mark is the number of the winning cell in its window, in row-major order, in one byte. `offsets`
-keeps the marks for a gradient; `indices` writes each winner's flat position; `jvp` reads the tangent
-there. Numbers are taken on trust: an item with a NaN is flagged, to be done again.
+A mark is the winner's place in the window's box of taps, in row-major order, in one byte; taps on
+padding count. `offsets` keeps the marks for a gradient, `kept` the values as well; `indices` writes each
+winner's flat position; `jvp` reads the tangent there. Numbers are taken on trust: an item with a NaN is flagged, to be done again.
 """
 
 # Numba types the kernels, not mypy.
@@ -25,9 +25,9 @@ from lunette.kernels.cpu.halves import Codec, codec, same
 from lunette.kernels.cpu.lanes import lanes
 from lunette.kernels.cpu.machine import apart, compiled, pointer, within
 from lunette.kernels.cpu.passes import least, moves
-from lunette.kernels.cpu.phases import leading_place, rows_of, tile_of, tile_rows
+from lunette.kernels.cpu.phases import leading_place, rows_of, skipped, tile_of, tile_rows
 from lunette.kernels.cpu.places import item_offset, list_cells
-from lunette.kernels.cpu.plan import AXES, AXIS_WIDTH, RANK
+from lunette.kernels.cpu.plan import AXES, AXIS_WIDTH, RANK, WINDOW_WIDTH
 from lunette.kernels.cpu.tiling import (
     AREA,
     COLUMNS,
@@ -77,7 +77,8 @@ def kernel(dtype: str, verb: str) -> Any:
     lay = moves(Codec(memory, memory, memory, same, same, "")).fetch
     fill, zero, nothing = least(work), work(0), memory(0)
     size_of, few_lanes = memory.bitwidth // 8, width <= 16
-    keeps, writes, gathers = verb == "offsets", verb == "indices", verb == "jvp"
+    keeps, gathers = verb in ("offsets", "kept"), verb == "jvp"
+    indexes, writes = verb == "indices", verb in ("indices", "kept")
 
     @compiled
     def in_row(p, n):
@@ -138,20 +139,19 @@ def kernel(dtype: str, verb: str) -> Any:
         return best, where, trusted
 
     @compiled
-    def winners(x, at, rows, count, p, n, stride, dilation, size, where, trusted):
+    def winners(x, at, rows, codes, count, p, n, stride, dilation, size, where, trusted):
         """The winners of a vector of windows; `where` has those of windows with nothing above −∞."""
         within()
-        best, code, more = spread(fill), spread_mark(mark(0)), spread_mark(mark(size))
+        best = spread(fill)
         inside = (p >= 0) & (p + width + dilation * (size - 1) <= n)
         for r in range(count):
-            place = at + rows[r]
+            place, code = at + rows[r], spread_mark(mark(codes[r]))
             if stride == 1:
                 found = beside(x, place, p, n, inside, dilation, size, code, trusted)
             else:
                 found = by_step(x, place, p, n, stride, dilation, size, code, trusted)
             value, cell, trusted = found
             best, where = joined(best, where, value, cell)
-            code = add_mark(code, more)
         return best, where, trusted
 
     @compiled
@@ -168,18 +168,21 @@ def kernel(dtype: str, verb: str) -> Any:
                 store_y_part(y, q, best, left)
 
     @compiled
-    def any_row(x, at, rows, count, p, n, stride, dilation, size, y, q, marks, k, firsts, columns):
+    def any_row(
+        x, at, rows, codes, count, p, n, stride, dilation, size, y, q, marks, k, firsts, columns
+    ):
         """A row of outputs: values to y from q on, unless only marks are asked for; marks from k on.
 
-        Windows have `size` cells of each of the rows at `rows` from `at` on; the first has its first
-        cell at position `p`. Gives whether a lane must not be trusted.
+        Windows have `size` cells of each of the rows at `rows` from `at` on, the first of which are
+        taps `codes`; the first window has its first cell at position `p`. Gives whether a lane must
+        not be trusted.
         """
         apart()
         trusted = all_lanes()
         for c in range(0, columns, width):
-            first = load_first(firsts, c)
+            first = add_mark(load_first(firsts, c), spread_mark(mark(codes[0])))
             found = winners(
-                x, at, rows, count, p + stride * c, n, stride, dilation, size, first, trusted
+                x, at, rows, codes, count, p + stride * c, n, stride, dilation, size, first, trusted
             )
             best, where, trusted = found
             keep(y, q + c, marks, k + c, best, where, columns - c)
@@ -187,7 +190,10 @@ def kernel(dtype: str, verb: str) -> Any:
 
     @compiled
     def of_pairs(a, b, d, e, long, code, trusted):
-        """The winners among cells 0, 1 and, if `long`, 2 of windows of stride 2, in vectors of cells 0 and 2 on."""
+        """The winners among two or, if `long`, three cells of windows of stride 2.
+
+        `a` and `b` have the first two cells of all windows, `d` and `e` the third ones.
+        """
         within()
         trusted = while_ordered(trusted, a, b)
         best, where = joined(
@@ -199,58 +205,118 @@ def kernel(dtype: str, verb: str) -> Any:
         return best, where, trusted
 
     @compiled
-    def plain(x, at, long, code, trusted):
-        """`of_pairs` of one row, all inside."""
+    def of_three(a, b, d, long, code, trusted):
+        """The winners among two or, if `long`, three cells of windows of stride 1: `a`, `b` and `d`."""
         within()
-        a, b = load(x, at), load(x, at + width)
-        d, e = a, b
+        trusted = while_ordered(trusted, a, b)
+        best, where = joined(a, spread_mark(code), b, spread_mark(code + mark(1)))
         if long:
-            d, e = load(x, at + 2), load(x, at + 2 + width)
-        return of_pairs(a, b, d, e, long, code, trusted)
+            trusted = while_ordered(trusted, d, d)
+            best, where = joined(best, where, d, spread_mark(code + mark(2)))
+        return best, where, trusted
+
+    def short_rows(stride: int) -> Any:
+        """Rows of windows of stride 1 or 2 and two or three neighbouring cells."""
+
+        @compiled
+        def plain(x, at, long, code, trusted):
+            """The winners of one row's part of windows that are all inside; the first cell is at `at`."""
+            within()
+            a = load(x, at)
+            if stride == 1:
+                b, d = load(x, at + 1), a
+                if long:
+                    d = load(x, at + 2)
+                return of_three(a, b, d, long, code, trusted)
+            b, d, e = load(x, at + width), a, a
+            if long:
+                d, e = load(x, at + 2), load(x, at + 2 + width)
+            return of_pairs(a, b, d, e, long, code, trusted)
+
+        @compiled
+        def clipped(x, at, bits, long, code, trusted):
+            """The same where only cells whose bits are set are inside."""
+            within()
+            a, b_at = load_bits(x, at, bits, fill), 1 if stride == 1 else width
+            b, d, e = load_bits(x, at + b_at, bits >> b_at, fill), a, a
+            if long:
+                d = load_bits(x, at + 2, bits >> 2, fill)
+                e = load_bits(x, at + 2 + width, bits >> (2 + width), fill)
+            if stride == 1:
+                return of_three(a, b, d, long, code, trusted)
+            return of_pairs(a, b, d, e, long, code, trusted)
+
+        @compiled
+        def short_row(x, at, rows, codes, count, p, n, long, y, q, marks, k, firsts, columns):
+            """As `any_row` for two or, if `long`, three neighbouring cells.
+
+            Two vectors go together where they are inside.
+            """
+            within()
+            trusted, others, c, top = all_lanes(), all_lanes(), 0, spread_mark(mark(codes[0]))
+            reach = 2 * stride * width + (1 if stride == 1 else 0) + long
+            while c < columns:
+                position = p + stride * c
+                a, b, i = spread(fill), spread(fill), add_mark(load_first(firsts, c), top)
+                if (position >= 0) & (position + reach <= n) & (c + 2 * width <= columns):
+                    j = add_mark(load_first(firsts, c + width), top)
+                    for r in range(count):
+                        place, code = at + position + rows[r], mark(codes[r])
+                        d, u, trusted = plain(x, place, long, code, trusted)
+                        e, v, others = plain(x, place + stride * width, long, code, others)
+                        a, i = joined(a, i, d, u)
+                        b, j = joined(b, j, e, v)
+                    keep(y, q + c, marks, k + c, a, i, width)
+                    keep(y, q + c + width, marks, k + c + width, b, j, width)
+                    c += 2 * width
+                else:
+                    bits = in_row(position, n)
+                    for r in range(count):
+                        place, code = at + position + rows[r], mark(codes[r])
+                        d, u, trusted = clipped(x, place, bits, long, code, trusted)
+                        a, i = joined(a, i, d, u)
+                    keep(y, q + c, marks, k + c, a, i, columns - c)
+                    c += width
+            return lost(both(trusted, others))
+
+        return short_row
+
+    by_one, by_two = short_rows(1), short_rows(2)
 
     @compiled
-    def clipped(x, at, bits, long, code, trusted):
-        """`of_pairs` of one row, of which the cells whose bits are set are inside."""
-        within()
-        a, b = load_bits(x, at, bits, fill), load_bits(x, at + width, bits >> width, fill)
-        d, e = a, b
-        if long:
-            d = load_bits(x, at + 2, bits >> 2, fill)
-            e = load_bits(x, at + 2 + width, bits >> (2 + width), fill)
-        return of_pairs(a, b, d, e, long, code, trusted)
+    def leading_taps(g, lead, codes):
+        """Which taps of the box of the leading axes a window has there, in row-major order."""
+        count, codes[0] = 1, 0
+        for axis in range(g[RANK] - 2):
+            entry, after = AXES + axis * AXIS_WIDTH, 1
+            for later in range(axis + 1, g[RANK] - 2):
+                after *= g[AXES + later * AXIS_WIDTH + 1]
+            i = (lead // after) % g[entry + 1]
+            length, skip = g[g[entry + 5] + WINDOW_WIDTH * i + 4], skipped(g, entry, i)
+            for old in range(count - 1, -1, -1):  # from the back: each makes room for its own
+                code = codes[old] * g[entry + 12] + skip
+                for tap in range(length - 1, -1, -1):
+                    codes[old * length + tap] = code + tap
+            count *= length
 
     @compiled
-    def row_by_two(x, at, rows, count, p, n, long, y, q, marks, k, firsts, columns):
-        """As `any_row` for stride 2 and two or, if `long`, three neighbouring cells.
+    def place_cells(g, places, lists, layer, rows, start, step, code):
+        """Where the cells of a layer of a row of windows are in array 2, or flat, by the numbers of their taps.
 
-        Two vectors go together where they are inside.
+        From the place of the first tap in its row on; the first cell of the first row is tap `code`.
         """
-        within()
-        trusted, others, c, size = all_lanes(), all_lanes(), 0, mark(3) if long else mark(2)
-        while c < columns:
-            here_, code = at + p + 2 * c, mark(0)
-            a, b, i = spread(fill), spread(fill), load_first(firsts, c)
-            if (p + 2 * c >= 0) & (p + 2 * c + 4 * width + long <= n) & (c + 2 * width <= columns):
-                j = load_first(firsts, c + width)
-                for r in range(count):
-                    place = here_ + rows[r]
-                    d, u, trusted = plain(x, place, long, code, trusted)
-                    e, v, others = plain(x, place + 2 * width, long, code, others)
-                    a, i = joined(a, i, d, u)
-                    b, j = joined(b, j, e, v)
-                    code += size
-                keep(y, q + c, marks, k + c, a, i, width)
-                keep(y, q + c + width, marks, k + c + width, b, j, width)
-                c += 2 * width
-            else:
-                bits = in_row(p + 2 * c, n)
-                for r in range(count):
-                    d, u, trusted = clipped(x, here_ + rows[r], bits, long, code, trusted)
-                    a, i = joined(a, i, d, u)
-                    code += size
-                keep(y, q + c, marks, k + c, a, i, columns - c)
-                c += width
-        return lost(both(trusted, others))
+        rank, most_cells = g[RANK], g[MOST]
+        e, f = AXES + (rank - 1) * AXIS_WIDTH, AXES + max(0, rank - 2) * AXIS_WIDTH
+        size, dilation, far, pitch, flat = g[e + 10], g[e + 9], g[e + 4], 0, 0
+        if rank > 1:
+            pitch, flat = g[f + 4], g[f + 6]
+        for r in range(rows):
+            for t in range(size):
+                if indexes:
+                    at = lists[2 * most_cells + layer] + (start + r * step) * flat + t * dilation
+                else:
+                    at = lists[most_cells + layer] + (start + r * step) * pitch + t * dilation * far
+                places[code + r * size + t] = at
 
     @machine.kernel
     def win(x_at, y_at, z_at, scratch_at, g_at, flags_at, begin_unit, end_unit):
@@ -265,24 +331,26 @@ def kernel(dtype: str, verb: str) -> Any:
         rank, most_cells = g[RANK], g[MOST]
         e = AXES + (rank - 1) * AXIS_WIDTH
         f = AXES + max(0, rank - 2) * AXIS_WIDTH
-        pitch_x, pitch_y, pitch_z, flat = 0, 0, 0, 0
+        pitch_x, pitch_y, box = 0, 0, 1
         if rank > 1:
-            pitch_x, pitch_y, pitch_z, flat = g[f + 2], g[f + 3], g[f + 4], g[f + 6]
+            pitch_x, pitch_y, box = g[f + 2], g[f + 3], g[f + 12]
         n, m, far, far_z, stride, size = g[e], g[e + 1], g[e + 2], g[e + 4], g[e + 7], g[e + 10]
         origin, dilation = g[e + 8], g[e + 9]
         slot, deep = g[SLOT], g[DEPTH] * g[SLOT]
         row_marks = pointer(
             scratch_at + g[AREA] + size_of * (most_cells * deep + SPARE), types.uint8
         )
-        row_places = pointer(scratch_at + 24 * most_cells, types.int64)
+        layer_taps = pointer(scratch_at + 24 * most_cells, types.int64)
+        row_places = pointer(scratch_at + 32 * most_cells, types.int64)
         source, flow = x if far == 1 else s, size_of * g[FLOW]
-        quick = few_lanes & (stride == 2) & (dilation == 1) & ((size == 2) | (size == 3))
+        quick = few_lanes & (stride <= 2) & (dilation == 1) & ((size == 2) | (size == 3))
         for unit in range(begin_unit, end_unit):
             item, lead, row_tile, column_tile = tile_of(g, unit)
             begin, end, low, high = tile_rows(g, row_tile, 1)
             from_j = column_tile * g[COLUMNS]
             columns = min(m, from_j + g[COLUMNS]) - from_j
-            leads, _ = list_cells(g, g[RANK] - 2, lead, lists, most_cells)
+            leads, _ = list_cells(g, rank - 2, lead, lists, most_cells)
+            leading_taps(g, lead, layer_taps)
             base, third, seen = item_offset(g, item, 0), item_offset(g, item, 2), False
             # Elements of a row that are not side by side are laid so, from `left` on.
             left, right, pitch, first_row = 0, n, pitch_x, 0
@@ -299,37 +367,59 @@ def kernel(dtype: str, verb: str) -> Any:
                         lay(x, at + left * far, far, s, to, right - left, nothing)
             target = item_offset(g, item, 1) + leading_place(g, lead, 1, 1) + from_j
             rows_before = lead * (g[f + 1] if rank > 1 else 1)
-            known, count = -1, 0
+            known, known_skip, count, row_codes, places = -1, 0, 0, row_places, row_places
             asked = reached = base * size_of + (rows_before + begin) * flow
+            p, firsts = (
+                stride * from_j + origin,
+                pointer(g_at + 8 * g[FIRSTS] + from_j, types.uint8),
+            )
             for i in range(begin, end):
                 start, step, rows, _ = rows_of(g, i)
+                skip = skipped(g, f, i) if rank > 1 else 0
                 if flow > 0:
                     reached += flow
                     asked = ask(x_at, asked, reached)
-                if rows != known:
-                    known, count = rows, 0
-                    for layer in range(leads):
-                        for r in range(rows):
-                            to = lists[layer] if far == 1 else layer * deep
-                            row_places[count] = to + r * step * pitch
-                            count += 1
+                if (rows != known) | (skip != known_skip):
+                    known, known_skip, count = rows, skip, leads * rows
+                    row_codes = pointer(scratch_at + 32 * most_cells + 8 * count, types.int64)
+                    places = pointer(scratch_at + 32 * most_cells + 16 * count, types.int64)
+                    for row in range(count):
+                        layer, r = row // rows, row % rows
+                        to = lists[layer] if far == 1 else layer * deep
+                        row_places[row] = to + r * step * pitch
+                        row_codes[row] = (layer_taps[layer] * box + skip + r) * size
                 q = target + i * pitch_y
                 flat_y = item * g[OUTPUTS] + (rows_before + i) * m + from_j
                 at = (base if far == 1 else -left) + (start - first_row) * pitch
                 marks, k = (kept, flat_y) if keeps else (row_marks, 0)
-                p, firsts = (
-                    stride * from_j + origin,
-                    pointer(g_at + 8 * g[FIRSTS] + from_j, types.uint8),
-                )
-                if quick:
-                    seen |= row_by_two(
+                long = size == 3
+                if quick & (stride == 2):
+                    seen |= by_two(
                         source,
                         at,
                         row_places,
+                        row_codes,
                         count,
                         p,
                         right,
-                        size == 3,
+                        long,
+                        y,
+                        q,
+                        marks,
+                        k,
+                        firsts,
+                        columns,
+                    )
+                elif quick:
+                    seen |= by_one(
+                        source,
+                        at,
+                        row_places,
+                        row_codes,
+                        count,
+                        p,
+                        right,
+                        long,
                         y,
                         q,
                         marks,
@@ -342,6 +432,7 @@ def kernel(dtype: str, verb: str) -> Any:
                         source,
                         at,
                         row_places,
+                        row_codes,
                         count,
                         p,
                         right,
@@ -357,25 +448,15 @@ def kernel(dtype: str, verb: str) -> Any:
                     )
                 if keeps:
                     continue
-                # Where each cell of these windows is, from the place of the first tap in the row.
-                places, code = pointer(scratch_at + 24 * most_cells + 8 * count, types.int64), 0
                 for layer in range(leads):
-                    for r in range(rows):
-                        for t in range(size):
-                            if writes:
-                                here_row = lists[2 * most_cells + layer] + (start + r * step) * flat
-                                places[code] = here_row + t * dilation
-                            else:
-                                here_row = lists[most_cells + layer] + (start + r * step) * pitch_z
-                                places[code] = third + here_row + t * dilation * far_z
-                            code += 1
+                    place_cells(g, places, lists, layer, rows, start, step, row_codes[layer * rows])
                 for c in range(columns):
                     place = places[row_marks[c]]
                     position = stride * (from_j + c) + origin
-                    if writes:
+                    if indexes:
                         indices[q + c] = place + position
                     if gathers:
-                        y[q + c] = write(read(dx[place + position * far_z]) + zero)
+                        y[q + c] = write(read(dx[third + place + position * far_z]) + zero)
             if seen:
                 flags[item] = 1
 

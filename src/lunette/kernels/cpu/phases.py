@@ -41,6 +41,7 @@ __all__ = [
     "leading_readers",
     "reads",
     "rows_of",
+    "skipped",
     "tile_of",
     "tile_rows",
 ]
@@ -95,6 +96,15 @@ def rows_of(g, i):
 
 
 @compiled
+def skipped(g, entry, i):
+    """Taps of output `i` on an axis that lie before the input."""
+    if g[entry + 10] == 0:
+        return 0
+    before = g[g[entry + 5] + WINDOW_WIDTH * i] - g[entry + 7] * i - g[entry + 8]
+    return before // g[entry + 9] if before > 0 else 0
+
+
+@compiled
 def leading_place(g, lead, array, lengths):
     """Offset of a place of the leading axes, counted by outputs (`lengths` = 1) or inputs (0)."""
     offset = 0
@@ -109,8 +119,8 @@ def leading_place(g, lead, array, lengths):
 def leading_readers(g, lead, lists, most):
     """The outputs that read a place of the leading axes, in row-major order.
 
-    Fills three lists of `most` each: offset in array 1, flat position among outputs, and the number
-    of the cell among the cells that the output reads there. Gives how many there are.
+    Fills three lists of `most` each: offset in array 1, flat position among outputs, and which tap of
+    the output's box it is. Gives how many there are.
     """
     count = 1
     lists[0] = lists[most] = lists[2 * most] = 0
@@ -136,7 +146,8 @@ def leading_readers(g, lead, lists, most):
                     new -= 1
                     lists[new] = a + i * g[entry + 3]
                     lists[most + new] = flat + i * inner
-                    lists[2 * most + new] = cell * g[w + 4] + (p - g[w]) // g[w + 2]
+                    tap = (p - g[w]) // g[w + 2] + skipped(g, entry, i)
+                    lists[2 * most + new] = cell * g[entry + 12] + tap
         count *= readers
     return count
 

@@ -40,8 +40,9 @@ SPREAD_SECOND, SPREAD_ROW, SPREAD_LEFT, SPREAD_END, LANE_STEP = range(20, 25)
 FOLDED_LEFT, FOLDED_ROW, LISTS, LIST, FLOW, ITEMS = range(25, 31)
 AXES = 31
 """Entries of pooled axes: length, outputs, stride in arrays 0, 1 and 2, windows, flat stride, and
-of regular axes the windows' stride, origin, dilation and kernel (0: not regular), then readers."""
-AXIS_WIDTH = 12
+of regular axes the windows' stride, origin, dilation and kernel (0: not regular), then readers, and
+the taps of the box that every window is a part of."""
+AXIS_WIDTH = 13
 BATCH = AXES + 64 * AXIS_WIDTH
 """Entries of batch axes: length, stride in arrays 0, 1 and 2. NumPy has at most 64 axes."""
 BATCH_WIDTH = 4
@@ -181,7 +182,7 @@ class Plan:
     def divide_as(self, real: Any) -> None:
         """Make the divisors on the last axis, of each output and lane, for a mean computed in dtype `real`."""
         rank, wide = len(self.longest), max(1, int(self.table[LANES]))
-        _, outputs, *_, table, _, _, _, _, _, _ = self.table[AXES + (rank - 1) * AXIS_WIDTH :][
+        _, outputs, _, _, _, table, *_ = self.table[AXES + (rank - 1) * AXIS_WIDTH :][
             :AXIS_WIDTH
         ].tolist()
         windows = self.table[table:][: outputs * WINDOW_WIDTH].reshape(-1, WINDOW_WIDTH)
@@ -215,7 +216,7 @@ class Plan:
         """Whether windows are short on every axis, or share no cell, and rows can be read in place."""
         rank = len(self.longest)
         *others, last = self.table[AXES : AXES + rank * AXIS_WIDTH].reshape(rank, AXIS_WIDTH)
-        _, _, step, *_, stride, _, dilation, kernel, _ = last.tolist()
+        _, _, step, _, _, _, _, stride, _, dilation, kernel, *_ = last.tolist()
         in_place = step == dilation == 1 and 0 < kernel <= FOLDED and self.table[LANES] == 0
         in_place = in_place and (stride == 1 or (stride == 2 and kernel > 1))
         return in_place and all(axis[10] <= FOLDED or axis[7] >= axis[10] for axis in others)
@@ -299,7 +300,9 @@ def _hull(header: Any, windows: Any, first: int, last: int) -> tuple[int, int]:
     Of windows that lie alike these are whole spans: a window with dilation may reach into padding
     with all but one of its cells.
     """
-    n, *_, stride, origin, dilation, kernel, _ = header[AXES : AXES + AXIS_WIDTH].tolist()
+    n, _, _, _, _, _, _, stride, origin, dilation, kernel, *_ = header[
+        AXES : AXES + AXIS_WIDTH
+    ].tolist()
     if kernel == 0:
         return int(windows[first:last, 0].min()), int(windows[first:last, 1].max())
     low = min(max(stride * first + origin, 0), n)

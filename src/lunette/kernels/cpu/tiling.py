@@ -116,17 +116,20 @@ class Tiling:
             steps = (s[first + i] for s in strides)
             flat = prod(pooled[i + 1 :])
             at = self._keep(windows[i])
-            entry = (pooled[i], outputs[i], *steps, at, flat, *regular(region, pooled[i]))
+            alike = regular(region, pooled[i])
+            entry = (pooled[i], outputs[i], *steps, at, flat, *alike)
             g[AXES + i * AXIS_WIDTH :][: len(entry)] = entry
+            g[AXES + i * AXIS_WIDTH + 12] = alike[3] or self.longest[i]
         spans = [_spans(g, i, w) for i, w in enumerate(windows)]
         if backward:
             for i in range(rank - 2):
                 g[AXES + i * AXIS_WIDTH + 11] = self._keep(_readers(spans[i], pooled[i]))
             if rank > 1:
                 at = self.place
-                lists = _lists(windows[-2], pooled[-2], at)
+                dilation = int(g[AXES + (rank - 2) * AXIS_WIDTH + 9])
+                lists = _lists(windows[-2], spans[-2], dilation, pooled[-2], at)
                 g[AXES + (rank - 2) * AXIS_WIDTH + 11] = self._keep(lists)
-                g[ROW_KINDS] = self._keep(_kinds(g, rank - 2, lists, windows[-2], at))
+                g[ROW_KINDS] = self._keep(_kinds(g, rank - 2, lists, at))
         made, taken = (pooled, outputs) if backward else (outputs, pooled)
         if in_a_row((*shape[:first], *taken), strides[int(backward)]):
             g[FLOW] = prod(taken) // prod(made[:-1])
@@ -134,7 +137,7 @@ class Tiling:
         stride, origin, dilation, kernel = (
             int(v) for v in g[AXES + (rank - 1) * AXIS_WIDTH :][7:11]
         )
-        self.cells = prod(self.longest[:-1]) * kernel
+        self.cells = prod(int(g[AXES + i * AXIS_WIDTH + 12]) for i in range(rank))
         g[BLOCK] = origin // stride
         places = [origin % stride + t * dilation for t in range(kernel)]
         g[PHASES] = stride if backward else min(stride, places[-1] + 1)
@@ -159,15 +162,15 @@ class Tiling:
         g[ROWS] = g[ROW_TILES] = g[DEPTH] = 1
         if rank > 1:
             self._rows(g, windows[rank - 2], spans[rank - 2], areas, backward)
-        # On the leading axes; then of each cell its place twice, or of each reader two numbers, and
+        # On the leading axes; then of each cell three numbers, or of each reader two, and
         # of each cell that one reads two more; or, of each kind of rows, three for each of these and where
         # those of each phase end.
         g[READERS] = int(g[MOST]) * (per_axis[-2] if rank > 1 else 1)
-        lists = 2 * self.cells
+        lists = 3 * self.cells
         if backward:
             lists = 2 * int(g[READERS]) * (1 + kernel)
             lists += KINDS * (3 * int(g[READERS]) * kernel + stride + 2)
-        g[AREA] = -(-8 * (3 * int(g[MOST]) + lists + 8) // 64) * 64
+        g[AREA] = -(-8 * (4 * int(g[MOST]) + lists + 8) // 64) * 64
         self.area = int(g[MOST] * g[DEPTH] * g[SLOT]) + SPARE
         self.units = self.items * int(g[LEADS] * g[ROW_TILES] * g[COLUMN_TILES])
         # Two rows of the input by phase, or a row of sums for each row of outputs.
@@ -284,42 +287,42 @@ def _readers(spans: Any, n: int) -> Any:
     return readers
 
 
-def _lists(windows: Any, n: int, place: int) -> Any:
-    """For each position the outputs that read it, in order, and which of their cells it is.
+def _lists(windows: Any, spans: Any, dilation: int, n: int, place: int) -> Any:
+    """For each position the outputs that read it, in order, and which tap of their box it is.
 
     First where the list of each position begins and the last one ends, then the lists; all is to
-    lie at `place`.
+    lie at `place`. The dilation is 0 where windows do not lie alike: then taps count from their start.
     """
     cells = windows[:, 4]
     outputs = np.repeat(np.arange(len(windows)), cells)
     numbers = np.arange(len(outputs)) - np.repeat(np.cumsum(cells) - cells, cells)
     positions = windows[outputs, 0] + numbers * windows[outputs, 2]
+    if dilation:  # a window of one cell has a step no longer than the axis
+        numbers = (positions - spans[outputs, 0]) // dilation
     order = np.argsort(positions, kind="stable")
     begins = np.searchsorted(positions[order], np.arange(n + 1))
     lists = np.stack([outputs[order], numbers[order]], axis=1)
     return np.concatenate([place + n + 1 + 2 * begins, lists.ravel()])
 
 
-def _kinds(g: Any, axis: int, lists: Any, windows: Any, place: int) -> Any:
+def _kinds(g: Any, axis: int, lists: Any, place: int) -> Any:
     """A number for each position of an axis, and its first reader.
 
-    Two positions have the same number only where their readers are alike.
-
-    That is, as many, as far from the first, which read it as the same of as many cells. Positions
-    that full windows alone read are alike where windows lie alike and the stride brings one to the other.
+    Two positions have the same number only where their readers are alike: as many, as far from the
+    first, which reach it with the same taps. Where windows lie alike, they are if no reader is missing
+    and the stride brings one position to the other.
     """
-    n, *_, stride, origin, dilation, kernel, _ = g[AXES + axis * AXIS_WIDTH :][:AXIS_WIDTH].tolist()
+    n, _, _, _, _, _, _, stride, origin, dilation, kernel, *_ = g[AXES + axis * AXIS_WIDTH :][
+        :AXIS_WIDTH
+    ].tolist()
     positions, begins = np.arange(n), (lists[: n + 1] - place - n - 1) // 2
-    outputs = lists[n + 1 :: 2]
-    readers = np.append(outputs, 0)[begins[:-1]]
+    readers = np.append(lists[n + 1 :: 2], 0)[begins[:-1]]
     if kernel == 0:
         return np.stack([positions, readers], axis=1)
-    full = np.concatenate([[0], np.cumsum(windows[outputs, 4] == kernel)])
-    counts, whole = np.diff(begins), full[begins[1:]] - full[begins[:-1]]
     residues = (positions - origin) % stride
     taps = np.bincount(dilation * np.arange(kernel) % stride, minlength=stride)
-    usual = (whole == counts) & (counts == taps[residues])
-    return np.stack([np.where(usual, residues, stride + positions), readers], axis=1)
+    alike = np.diff(begins) == taps[residues]
+    return np.stack([np.where(alike, residues, stride + positions), readers], axis=1)
 
 
 def _most_readers(spans: Any, n: int) -> int:
