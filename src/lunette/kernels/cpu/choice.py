@@ -27,7 +27,14 @@ from lunette.ops.pooling import Pooling
 from lunette.reductions import Max, Mean, Reduction, SmoothMax
 from lunette.regions import Part, Sliding
 
-__all__ = ["forward_call", "gradient_call", "indices_call", "tangent_call"]
+__all__ = [
+    "forward_call",
+    "gather_call",
+    "gradient_call",
+    "indices_call",
+    "offsets_call",
+    "tangent_call",
+]
 
 Shape = tuple[int, ...]
 
@@ -109,6 +116,28 @@ def indices_call(
         return _winners(plan, "indices", out, dtype, plan.items * plan.tiles)
     kernel = direct.value_kernel(dtype.name, MAX, True)
     return Call(kernel, plan, out, dtype, -1, plan.items * plan.output_rows, 24 * plan.room)
+
+
+@lru_cache(maxsize=1024)
+def offsets_call(op: Pooling, shape: Shape, strides: Shape, dtype: Any) -> TiledCall | None:
+    """The call for values and offsets; items with a NaN are flagged, and left to the caller."""
+    out = _kept_shape(op, shape)
+    y_steps = _result_steps(out, -1)
+    steps = (_elements(strides, dtype), y_steps, y_steps)
+    tiling = _tiling(op, shape, steps, dtype, by_phase=False)
+    if tiling is None:
+        return None
+    return TiledCall([(offsets.kernel(dtype.name, "kept"), tiling)], out, dtype, None)
+
+
+@lru_cache(maxsize=1024)
+def gather_call(op: Pooling, shape: Shape, grad: Shape, dtype: Any) -> TiledCall | None:
+    """The call for gradients of cells from offsets."""
+    steps = _result_steps(shape, -1)
+    back = _tiling(op, shape, (steps, _elements(grad, dtype), steps), dtype, backward=True)
+    if back is None or max(back.readers) > SIDE_BY_SIDE:
+        return None
+    return TiledCall([(gathered.kernel(dtype.name), back)], shape, dtype, None)
 
 
 @lru_cache(maxsize=1024)

@@ -6,16 +6,32 @@ from typing import Any
 
 import numpy as np
 
-from lunette.kernels.cpu.choice import forward_call, gradient_call, indices_call, tangent_call
+from lunette.kernels.cpu.choice import (
+    forward_call,
+    gather_call,
+    gradient_call,
+    indices_call,
+    offsets_call,
+    tangent_call,
+)
 from lunette.kernels.cpu.long_axes import LONG, long_axis
 from lunette.kernels.cpu.results import new_array
 from lunette.ops.base import is_float
 from lunette.ops.pooling import Pooling
 from lunette.reductions import Max, Mean, SmoothMax
 
-__all__ = ["forward", "forward_with_indices", "jvp", "refuses", "vjp"]
+__all__ = [
+    "forward",
+    "forward_with_indices",
+    "forward_with_offsets",
+    "jvp",
+    "refuses",
+    "vjp",
+    "vjp_from_offsets",
+]
 
 Array = np.ndarray[Any, Any]
+Shape = tuple[int, ...]
 
 
 def refuses(op: Pooling, verb: str, shapes: Any, dtypes: Any) -> str | None:
@@ -88,6 +104,42 @@ def vjp(op: Pooling, operands: tuple[Array, ...], grad: Array) -> tuple[Array, .
     gx = call.new()
     call.run(x, gy, gx)
     return (gx,)
+
+
+def forward_with_offsets(op: Pooling, x: Array) -> tuple[Array, Array] | None:
+    """The value of every window and the offset of its first winner; None where no kernel has them."""
+    from lunette.offsets import offsets_of
+
+    x = _readable(x)
+    call = None
+    if max(x.shape) <= LONG:
+        call = offsets_call(op, x.shape, x.strides, x.dtype)
+    if call is None:
+        return None
+    y, z = call.new(), new_array(call.shape, np.dtype(np.uint8))
+    flags = np.zeros(call.steps[0][1].items, np.uint8)
+    call.work(x, y, z, flags)
+    if flags.any():
+        # Items with a NaN, by kernels that know them.
+        place = np.unravel_index(np.flatnonzero(flags), x.shape[: x.ndim - op.rank])
+        some = np.ascontiguousarray(x[place])
+        y[place], indices = forward_with_indices(op, (some,))
+        z[place] = offsets_of(op, some.shape, indices)
+    shape = call.shape if op.keepdims else call.shape[: -op.rank]
+    return y.reshape(shape), z.reshape(shape)
+
+
+def vjp_from_offsets(op: Pooling, shape: Shape, offsets: Array, grad: Array) -> Array | None:
+    """The gradient of every cell; None where no kernel gives it."""
+    gy, marks = _readable(grad), np.ascontiguousarray(offsets)
+    if not op.keepdims:
+        gy = gy.reshape(gy.shape + (1,) * op.rank)
+    call = gather_call(op, shape, gy.strides, gy.dtype) if max(shape) <= LONG else None
+    if call is None:
+        return None
+    gx = call.new()
+    call.work(marks, gy, gx, np.zeros(1, np.uint8))
+    return gx
 
 
 def _nothing(op: Pooling, x: Array) -> Array:
