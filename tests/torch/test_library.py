@@ -63,18 +63,23 @@ def test_deterministic_algorithms_are_happy():
 
 
 def test_a_max_with_offsets_knows_its_shapes_and_its_gradient():
-    """The operator that stands in on a GPU, without one: which ops it serves, and its shapes."""
+    """The operator that stands in where a gradient is asked for: which calls it serves, and its shapes."""
     text = encode(ln.MaxPool((3, 3), 2, 1))
-    for served, op in [
-        (True, ln.MaxPool((15, 17))),
-        (False, ln.MaxPool((16, 16))),
-        (False, ln.MaxPool((2,), ties="all")),
-        (False, ln.AdaptiveMaxPool((2,))),
-        (False, ln.AvgPool((2,))),
+    for taps, op in [
+        (255, ln.MaxPool((15, 17))),
+        (256, ln.MaxPool((16, 16))),
+        (256, ln.MaxPool((2,), ties="all")),
+        (256, ln.AdaptiveMaxPool((2,))),
+        (256, ln.AvgPool((2,))),
     ]:
-        assert offsets._fits(encode(op)) is served, op
-    assert not offsets.serves(torch.zeros(1, 4, 4, requires_grad=True), text, None)
+        assert offsets._taps(encode(op)) == taps, op
     last = torch.channels_last
+    x = torch.zeros(1, 2, 4, 4, requires_grad=True)
+    assert offsets.serves(x, text, None) and offsets.serves(x, text, "cpu")
+    assert not offsets.serves(x, text, "spec")
+    assert not offsets.serves(x.detach(), text, None)
+    assert not offsets.serves(x.to(memory_format=last), text, None)
+    assert not offsets.serves(x, encode(ln.MaxPool((9, 9), padding=4)), None)
     x = torch.zeros(2, 3, 7, 8, device="meta").to(memory_format=last).requires_grad_()
     value, winners = offsets.max_with_offsets(x, text)
     assert value.shape == winners.shape == (2, 3, 4, 4)
@@ -83,3 +88,26 @@ def test_a_max_with_offsets_knows_its_shapes_and_its_gradient():
     assert x.grad.shape == x.shape and x.grad.is_contiguous(memory_format=last)
     many = torch.func.vmap(lambda x: offsets.max_with_offsets(x, text)[1])(x)
     assert many.shape == winners.shape
+
+
+@pytest.mark.parametrize(
+    "op",
+    [ln.MaxPool((3, 3), stride=2, padding=1), ln.MaxPool((2,), dilation=2), ln.MaxPool((2, 2, 2))],
+)
+def test_operators_from_offsets_on_a_cpu(op):
+    shape = (2, 4, 5, 6)[-op.rank - 1 :]
+    x, text = distinct(shape).double(), encode(op)
+    value, winners = offsets.max_with_offsets(x, text)
+    assert torch.equal(value, op(x))
+    grad = torch.randn(value.shape, dtype=torch.float64).requires_grad_()
+    dx = torch.randn(shape, dtype=torch.float64).requires_grad_()
+    x.requires_grad_()
+    torch.library.opcheck(offsets.max_with_offsets, (x, text))
+    torch.library.opcheck(offsets.max_vjp_from_offsets, (winners, grad, shape, text))
+    torch.library.opcheck(offsets.max_jvp_from_offsets, (winners, dx, text))
+    assert op(x).grad_fn.name().startswith("lunette_max_with_offsets")
+    modes = {"check_forward_ad": True, "check_batched_grad": True, "fast_mode": True}
+    assert torch.autograd.gradcheck(op, x, eps=1e-3, **modes)
+    assert torch.autograd.gradgradcheck(
+        op, x, eps=1e-3, check_fwd_over_rev=True, check_rev_over_rev=True, fast_mode=True
+    )

@@ -1,4 +1,4 @@
-"""A max on the GPU that keeps each winner's offset in its window, one byte, for its gradient.
+"""A max that keeps each winner's offset in its window, one byte, for its gradient.
 
 `lunette::max_with_offsets` stands in for `lunette::pool` where a gradient will be asked for: the
 gradient then reads a byte per output instead of x. `lunette::max_vjp_from_offsets` and
@@ -16,18 +16,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from lunette import offsets as on_arrays
 from lunette.reductions import Max
 from lunette.regions import Sliding
 from lunette.torch import library
 from lunette.torch.autograd import register_derivatives
 from lunette.torch.derivatives import Rule
 from lunette.torch.encoding import decode
-from lunette.torch.memory import empty, format_of
+from lunette.torch.memory import array_of, empty, format_of, tensor_of
 
 __all__ = ["max_with_offsets", "serves"]
 
 CELLS = 255
 """Cells of the largest window whose offsets fit a byte; 255 itself stands for no cell."""
+
+FEW_CELLS = 64
+"""Cells of the largest window whose winners a CPU kernel finds cell by cell."""
 
 library.LIBRARY.define("max_with_offsets(Tensor x, str op) -> (Tensor, Tensor)", tags=library.TAGS)
 library.LIBRARY.define(
@@ -43,18 +47,23 @@ max_jvp_from_offsets = torch.ops.lunette.max_jvp_from_offsets.default
 
 
 def serves(x: Tensor, op: str, backend: str | None) -> bool:
-    """Whether a gradient in x will be asked for, and offsets can give it."""
-    if backend not in (None, "triton") or not x.is_cuda:
+    """Whether a gradient in x will be asked for, and offsets can give it, and sooner."""
+    if not (x.requires_grad and torch.is_grad_enabled()):
         return False
-    return x.requires_grad and torch.is_grad_enabled() and _fits(op)
+    if x.is_cuda:
+        return backend in (None, "triton") and _taps(op) <= CELLS
+    # On a CPU rows must lie side by side, and windows be so small that kernels go cell by cell.
+    in_rows = x.device.type == "cpu" and x.is_contiguous() and x.is_floating_point()
+    return in_rows and backend in (None, "cpu") and _taps(op) <= FEW_CELLS
 
 
 @lru_cache(maxsize=4096)
-def _fits(op: str) -> bool:
+def _taps(op: str) -> int:
+    """Taps of a window of a max with one winner; of other ops more than any byte can tell apart."""
     pooling = decode(op)
     kernels = [r.kernel for r in pooling.regions if isinstance(r, Sliding)]
     sliding = len(kernels) == pooling.rank
-    return pooling.reduction == Max("first") and sliding and prod(kernels) <= CELLS
+    return prod(kernels) if pooling.reduction == Max("first") and sliding else CELLS + 1
 
 
 def _max_with_offsets_cuda(x: Tensor, op: str) -> tuple[Tensor, Tensor]:
@@ -73,6 +82,25 @@ def _max_vjp_from_offsets_cuda(offsets: Tensor, grad: Tensor, shape: Any, op: st
 def _max_jvp_from_offsets_cuda(offsets: Tensor, dx: Tensor, op: str) -> Tensor:
     kernels = import_module("lunette.kernels.triton")
     return library.like(dx, kernels.jvp_from_offsets(decode(op), offsets, dx))
+
+
+def _max_with_offsets_cpu(x: Tensor, op: str) -> tuple[Tensor, Tensor]:
+    values, found = on_arrays.forward_with_offsets(decode(op), array_of(x))
+    return like(x, values), like(x, found)
+
+
+def _max_vjp_from_offsets_cpu(winners: Tensor, grad: Tensor, shape: Any, op: str) -> Tensor:
+    arrays = array_of(winners), array_of(grad)
+    return like(winners, on_arrays.vjp_from_offsets(decode(op), *arrays, tuple(shape)))
+
+
+def _max_jvp_from_offsets_cpu(winners: Tensor, dx: Tensor, op: str) -> Tensor:
+    return like(dx, on_arrays.jvp_from_offsets(decode(op), array_of(winners), array_of(dx)))
+
+
+def like(x: Tensor, result: Any) -> Tensor:
+    """A CPU kernel's array as a tensor in the memory format of `x`."""
+    return library.like(x, tensor_of(result))
 
 
 def _fake_max_with_offsets(x: Tensor, op: str) -> tuple[Tensor, Tensor]:
@@ -156,12 +184,20 @@ KERNELS = {
 }
 """What serves each operator on CUDA."""
 
+CPU_KERNELS = {
+    "max_with_offsets": _max_with_offsets_cpu,
+    "max_vjp_from_offsets": _max_vjp_from_offsets_cpu,
+    "max_jvp_from_offsets": _max_jvp_from_offsets_cpu,
+}
+"""What serves each operator on a CPU."""
+
 for name, without_data, batched, derivative in (
     ("max_with_offsets", _fake_max_with_offsets, _batched_max, _MaxWithOffsets()),
     ("max_vjp_from_offsets", _fake_max_vjp_from_offsets, _batched_vjp, _MaxVjpFromOffsets()),
     ("max_jvp_from_offsets", _fake_max_jvp_from_offsets, _batched_jvp, _MaxJvpFromOffsets()),
 ):
     library.LIBRARY.impl(name, KERNELS[name], "CUDA")
+    library.LIBRARY.impl(name, CPU_KERNELS[name], "CPU")
     torch.library.register_fake(f"lunette::{name}", without_data, lib=library.LIBRARY)
     torch.library.register_vmap(f"lunette::{name}", batched, lib=library.LIBRARY)
     register_derivatives(library.LIBRARY, getattr(torch.ops.lunette, name).default, derivative)
