@@ -48,11 +48,19 @@ __all__ = [
 
 
 @compiled
+def split(number, parts):
+    """How often `parts` go into a number, and the rest; small images have many units of one part."""
+    within()
+    return (number, 0) if parts == 1 else (number // parts, number % parts)
+
+
+@compiled
 def tile_of(g, unit):
     """Item, leading place, tile of rows and tile of columns of a unit."""
-    rest, column = unit // g[COLUMN_TILES], unit % g[COLUMN_TILES]
-    rest, row = rest // g[ROW_TILES], rest % g[ROW_TILES]
-    return rest // g[LEADS], rest % g[LEADS], row, column
+    rest, column = split(unit, g[COLUMN_TILES])
+    rest, row = split(rest, g[ROW_TILES])
+    item, lead = split(rest, g[LEADS])
+    return item, lead, row, column
 
 
 @compiled

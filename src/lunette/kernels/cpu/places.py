@@ -23,11 +23,12 @@ __all__ = ["item_offset", "list_cells", "output_row"]
 def item_offset(g, item, array):
     """Where batch item number `item` begins in one of the three arrays."""
     offset = 0
-    for axis in range(g[BATCH_RANK] - 1, -1, -1):
+    for axis in range(g[BATCH_RANK] - 1, 0, -1):
         entry = BATCH + axis * BATCH_WIDTH
         offset += (item % g[entry]) * g[entry + 1 + array]
         item //= g[entry]
-    return offset
+    # Of the first axis there is nothing left to divide, and mostly there is no other.
+    return offset + (item * g[BATCH + 1 + array] if g[BATCH_RANK] > 0 else 0)
 
 
 @compiled

@@ -27,7 +27,7 @@ ALIGNMENT = 64
 def _limit() -> int:
     text = os.environ.get("LUNETTE_KEEP_BYTES", "")
     if not text:
-        return 256 << 20
+        return 512 << 20
     if not text.isdigit():
         raise ValueError(f"LUNETTE_KEEP_BYTES={text!r}: expected a number of bytes, 0 or more")
     return int(text)
