@@ -146,6 +146,19 @@ def test_derivatives_around_vector_widths(backend, region):
         assert not max_disagreements((region,), x, backend=backend, verbs=("jvp", "vjp")), n
 
 
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+def test_rows_of_several_vectors(backend, stride, dtype):
+    # Kernels take two or four vectors at a time where they can, and one where they must.
+    for kernel, padding in ((2, 0), (3, 1)):
+        along = Sliding(kernel=kernel, stride=stride, padding=padding)
+        for length in (*range(62, 70), 95, 96, 97, *range(126, 132), 150, 260):
+            for kind in ("ties", "nans"):
+                x = values.filled(kind, (2, 4, length), dtype, length)
+                found = max_disagreements((along, along), x, backend=backend, ties=("first",))
+                assert not found
+
+
 @pytest.mark.parametrize("dtype", ["float64", "float16", "bfloat16", "int8", "uint64"])
 def test_other_dtypes_around_vector_widths(backend, dtype):
     for n in (1, 2, 3, 7, 8, 9, 16, 17, 31, 32, 33, 63, 64, 65, 70):
