@@ -530,13 +530,6 @@ MUTATIONS: tuple[Mutation, ...] = (
         "max vjp first",
     ),
     Mutation(
-        "the taps of the first window's rows kept for the last one's",
-        OFFSETS,
-        "if (rows != known) | (skip != known_skip):",
-        "if rows != known:",
-        "max vjp first",
-    ),
-    Mutation(
         "the second pair of four vectors marked as the first",
         GATHERED,
         "d = add(d, load_marked(s, at + 2 * width, q, to + 2 * width, mark))",

@@ -226,3 +226,11 @@ def test_windows_that_reach_far_past_a_short_first_axis(backend, dilation):
     along = Sliding(kernel=3, stride=1, padding=dilation, dilation=dilation)
     x = values.filled("nans", (1, 2, 40, 70), "float64", 0)
     assert not max_disagreements((along, along, along), x, backend=backend, ties=("first",))
+
+
+@pytest.mark.parametrize("kernel", [3, 5])
+def test_neighbours_that_padding_cuts_on_either_side(backend, kernel):
+    # They have as many rows, but not the same ones of their box; many items, so that they share a tile.
+    along = Sliding(kernel=kernel, stride=2 if kernel == 3 else 1, padding=kernel // 2)
+    x = values.filled("ties", (40, 3, 20), "float32", 0)
+    assert not max_disagreements((along, along), x, backend=backend, ties=("first",))
