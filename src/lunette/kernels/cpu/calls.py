@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from math import prod
 from typing import Any, Self
 
 import numpy as np

@@ -60,7 +60,8 @@ def forward_call(
         units = plan.items * plan.tiles
         if kind == MEAN:
             plan.divide_as(_real(dtype))
-            if op.rank == 2 and plan.few_rows and _reach(op.regions[0]) <= FOLDED_SUM:
+            by_rows = op.rank == 2 and plan.few_rows and _reach(op.regions[0]) <= FOLDED_SUM
+            if by_rows:
                 kernel, scratch = folded_rows.kernel(dtype.name, "add"), plan.folded_bytes
             else:
                 kernel = column_first.kernel(dtype.name)
@@ -68,6 +69,8 @@ def forward_call(
             # After the sums, the levels of long windows; `room` says where they begin.
             plan.room = plan.sum_cells
             call = Call(kernel, plan, out, result, lane, units, scratch)
+            if by_rows and not _is_half(dtype) and plan.past_caches(out, result.itemsize):
+                return call
             return call.in_pieces(plan.tile_edges, 1)
         if not plan.empty:
             if lane < 0 and plan.shares_little:
@@ -83,6 +86,8 @@ def forward_call(
                 call = QuickCall(kernel, plan, out, result, lane, units, scratch)
                 call.again = lambda: forward_call(op, shape, strides, dtype, False)
                 call.in_order = lambda: _in_order(plan, dtype, out, lane, units)
+                if plan.few_rows and not _is_half(dtype) and plan.past_caches(out, dtype.itemsize):
+                    return call
                 return call.in_pieces(plan.tile_edges, 1)
             kernel = row_first.kernel(dtype.name, "larger", plan.near)
             return Call(kernel, plan, out, result, lane, units, 8 * plan.scratch_cells)
@@ -197,6 +202,8 @@ def gradient_call(
             kernel = (unshared if plan.unshared else spread).kernel(dtype.name)
             units, scratch = plan.items * plan.slabs, 8 * plan.spread_cells
             call = Call(kernel, plan, shape, dtype, lane, units, scratch)
+            if plan.unshared and not _is_half(dtype) and plan.past_caches(shape, dtype.itemsize):
+                return call
             return call.in_pieces(plan.slab_edges, 2)
     plan = Plan(op, shape, (steps, grad_steps, _result_steps(shape, -1)))
     if ties == "first" and plan.has_winners:
@@ -218,11 +225,16 @@ def _tiling(
     )
     if cells > SIDE_BY_SIDE or not lies_alike(op, shape) or 0 in shape:
         return None
-    size = 4 if dtype.name in ("float16", "bfloat16") else dtype.itemsize
+    size = 4 if _is_half(dtype) else dtype.itemsize
     if not is_float(dtype) and not isinstance(op.reduction, Max):
         size = 8
     tiling = Tiling(op, shape, steps, size, **how)
     return None if tiling.empty or tiling.cells > MOST_CELLS else tiling
+
+
+def _is_half(dtype: Any) -> bool:
+    """Whether a vector of the arithmetic is half a line of memory."""
+    return dtype.name in ("float16", "bfloat16")
 
 
 def _real(dtype: Any) -> Any:

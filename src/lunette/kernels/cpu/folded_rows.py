@@ -33,13 +33,16 @@ from lunette.kernels.cpu.plan import (
     FOLDED_LEFT,
     FOLDED_ROW,
     ITEMS,
+    LINE,
     LIST,
     LISTS,
+    PAST,
     RANK,
     TILE,
     TILES,
     WINDOW_WIDTH,
 )
+from lunette.kernels.cpu.streams import settle, store_past
 from lunette.kernels.cpu.trust import trust
 
 __all__ = ["kernel"]
@@ -76,7 +79,7 @@ def kernel(dtype: str, operation: str) -> Any:
     store, store_part = to_y.store, to_y.store_part
     zero = work(0)
     fill = zero if summing else outer.least
-    size_of = memory.bitwidth // 8
+    size_of, whole_lines = memory.bitwidth // 8, kept == work
 
     @compiled
     def safe(trusted, a, b):
@@ -169,20 +172,25 @@ def kernel(dtype: str, operation: str) -> Any:
         return best
 
     @compiled
-    def end(value, divisors, j, lead, y, to, size, trusted):
-        """Store a vector of results, or `size` of its lanes; gives the lanes of `trusted` that are not zero."""
+    def end(value, divisors, j, lead, y, to, size, past, trusted):
+        """Store a vector of results, or `size` of its lanes; gives the lanes of `trusted` that are not zero.
+
+        With `past` a whole vector is a line of memory, and goes past the caches.
+        """
         within()
         if summing:
             value = divide(value, multiply(lead, load_s(divisors, j)))
             value = add(value, spread(zero))  # a sum starts from +0: it is never −0
-        if size >= width:
-            store(y, to, value)
-        else:
+        if size < width:
             store_part(y, to, value, size)
+        elif whole_lines & past:
+            store_past(y, to, value)
+        else:
+            store(y, to, value)
         return trusted if summing else while_not_zero(trusted, value)
 
     @compiled
-    def along(s, at, divisors, factor, y, to, m, stride, dilation, kernel):
+    def along(s, at, divisors, factor, y, to, m, past, stride, dilation, kernel):
         """y[to + j] = the fold of s[at + stride·j + dilation·t], t < kernel, for j < m.
 
         Gives whether a result is zero.
@@ -191,7 +199,7 @@ def kernel(dtype: str, operation: str) -> Any:
         lead, trusted = spread(factor), all_lanes()
         for j in range(0, m, width):
             value = windows(s, at + stride * j, stride, dilation, kernel)
-            trusted = end(value, divisors, j, lead, y, to + j, m - j, trusted)
+            trusted = end(value, divisors, j, lead, y, to + j, m - j, past, trusted)
         return lost(trusted)
 
     @compiled
@@ -215,7 +223,7 @@ def kernel(dtype: str, operation: str) -> Any:
         return a, trusted, third
 
     @compiled
-    def by_two(x, at, step, three, n, origin, longer, divisors, factor, y, to, m):
+    def by_two(x, at, step, three, n, origin, longer, divisors, factor, y, to, m, past):
         """Windows of two or three rows and two or, if `longer`, three columns, stride 2, in registers.
 
         Gives whether a lane must not be trusted, and whether a result is zero.
@@ -234,12 +242,12 @@ def kernel(dtype: str, operation: str) -> Any:
                 best = join(even, odd)
                 if longer:
                     best = join(best, slide_one(even, more))
-                nonzero = end(best, divisors, j, lead, y, to + j, m - j, nonzero)
+                nonzero = end(best, divisors, j, lead, y, to + j, m - j, past, nonzero)
             even, odd = more, after
         return lost(both(trusted, third)), lost(nonzero)
 
     @compiled
-    def by_one(x, at, step, three, n, origin, divisors, factor, y, to, m):
+    def by_one(x, at, step, three, n, origin, divisors, factor, y, to, m, past):
         """Windows of two or three rows and three columns, stride 1, in registers."""
         within()
         lead, trusted, none = spread(factor), all_lanes(), spread(fill)
@@ -250,7 +258,7 @@ def kernel(dtype: str, operation: str) -> Any:
                 b, trusted, third = column(x, at, step, three, c, n, trusted, third)
             if j >= 0:
                 best = join(join(a, slide_one(a, b)), slide_two(a, b))
-                nonzero = end(best, divisors, j, lead, y, to + j, m - j, nonzero)
+                nonzero = end(best, divisors, j, lead, y, to + j, m - j, past, nonzero)
             a = b
         return lost(both(trusted, third)), lost(nonzero)
 
@@ -273,7 +281,7 @@ def kernel(dtype: str, operation: str) -> Any:
         row, lines, across = g[FOLDED_LEFT], g[f + 1], 1
         for axis in range(1, rank - 1):
             across *= g[AXES + axis * AXIS_WIDTH + 1]
-        flow = g[FLOW] * size_of
+        flow, past = g[FLOW] * size_of, (g[PAST] > 0) & (y_at % LINE == 0)
         for unit in range(first, last):
             item, tile = unit // g[TILES], unit % g[TILES]
             base, target, seen, count = item_offset(g, item, 0), item_offset(g, item, 1), False, 0
@@ -299,11 +307,23 @@ def kernel(dtype: str, operation: str) -> Any:
                     at, three = start + planes[0], length == 3
                     if stride == 2:
                         strange, zero_found = by_two(
-                            x, at, step, three, n, origin, kernel == 3, divisors, factor, y, to, m
+                            x,
+                            at,
+                            step,
+                            three,
+                            n,
+                            origin,
+                            kernel == 3,
+                            divisors,
+                            factor,
+                            y,
+                            to,
+                            m,
+                            past,
                         )
                     else:
                         strange, zero_found = by_one(
-                            x, at, step, three, n, origin, divisors, factor, y, to, m
+                            x, at, step, three, n, origin, divisors, factor, y, to, m, past
                         )
                 else:
                     rows_of_planes(planes, count, start, step, length, rows)
@@ -313,7 +333,7 @@ def kernel(dtype: str, operation: str) -> Any:
                         for c in range(n):
                             s[row + c] = fill
                     zero_found = along(
-                        s, row + origin, divisors, factor, y, to, m, stride, dilation, kernel
+                        s, row + origin, divisors, factor, y, to, m, past, stride, dilation, kernel
                     )
                 if zero_found:
                     rows_of_planes(planes, count, start, step, length, rows)
@@ -326,5 +346,6 @@ def kernel(dtype: str, operation: str) -> Any:
                 flags[item] = 1
             if mixed:
                 flags[g[ITEMS] + item] = 1
+        settle()
 
     return fold_rows

@@ -19,7 +19,6 @@ from numba import types
 from lunette.kernels.cpu import machine
 from lunette.kernels.cpu.asking import ask
 from lunette.kernels.cpu.halves import Codec, codec, same
-from lunette.kernels.cpu.lanes import WIDTH as LINE
 from lunette.kernels.cpu.lanes import lanes
 from lunette.kernels.cpu.machine import apart, compiled, pointer, within
 from lunette.kernels.cpu.phases import (
@@ -30,11 +29,7 @@ from lunette.kernels.cpu.phases import (
     tile_rows,
 )
 from lunette.kernels.cpu.places import item_offset
-from lunette.kernels.cpu.plan import (
-    AXES,
-    AXIS_WIDTH,
-    RANK,
-)
+from lunette.kernels.cpu.plan import AXES, AXIS_WIDTH, LINE, RANK
 from lunette.kernels.cpu.streams import settle, store_past
 from lunette.kernels.cpu.tiling import (
     AREA,

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from lunette.kernels.cpu.pieces import LARGE
 from lunette.kernels.cpu.window_tables import (
     WINDOW_WIDTH,
     as_real,
@@ -37,8 +38,8 @@ BATCH_RANK, RANK, OUTPUT_ROWS, COUNT_PADDING, DIVISOR, BETA, SLABS, SLABS_AT = r
 LANES, TILE, TILES, SECOND, ROW, ROW_SIZE, LEFT, FOLD = range(8, 16)
 RESULT, THIRD, PADDED, DIVISORS = range(16, 20)
 SPREAD_SECOND, SPREAD_ROW, SPREAD_LEFT, SPREAD_END, LANE_STEP = range(20, 25)
-FOLDED_LEFT, FOLDED_ROW, LISTS, LIST, FLOW, ITEMS = range(25, 31)
-AXES = 31
+FOLDED_LEFT, FOLDED_ROW, LISTS, LIST, FLOW, ITEMS, PAST = range(25, 32)
+AXES = 32
 """Entries of pooled axes: length, outputs, stride in arrays 0, 1 and 2, windows, flat stride, and
 of regular axes the windows' stride, origin, dilation and kernel (0: not regular), then readers, and
 the taps of the box that every window is a part of."""
@@ -67,6 +68,9 @@ MOST_ROWS, SHARED = 1 << 12, 9
 
 SLACK = 128
 """Cells past a row that a vector may read: two vectors of bytes."""
+
+LINE = 64
+"""Bytes of a line of memory."""
 
 ROW_CELLS = 1 << 12
 """Cells of a row that a tile of a forward pass reads, where the row is all there is."""
@@ -194,6 +198,15 @@ class Plan:
         self.divisors = np.ones(outputs * wide + SLACK, real)
         self.divisors[: outputs * wide] = np.repeat(np.where(counted == 0, 1.0, counted), wide)
         self.table[DIVISORS] = self.divisors.__array_interface__["data"][0]
+
+    def past_caches(self, shape: Shape, size: int) -> bool:
+        """Whether a result of this shape, of `size` bytes a number, is large and its rows are whole lines.
+
+        Then kernels that can are told to write it past the caches.
+        """
+        whole = shape[-1] * size % LINE == 0 and prod(shape) * size >= LARGE
+        self.table[PAST] = whole
+        return whole
 
     @property
     def ladder_cells(self) -> int:

@@ -24,12 +24,15 @@ from lunette.kernels.cpu.plan import (
     AXES,
     AXIS_WIDTH,
     DIVISORS,
+    LINE,
+    PAST,
     RANK,
     SLABS,
     SLABS_AT,
     SPREAD_SECOND,
     WINDOW_WIDTH,
 )
+from lunette.kernels.cpu.streams import settle, store_past
 
 __all__ = ["kernel"]
 
@@ -63,7 +66,7 @@ def kernel(dtype: str) -> Any:
     store_gx, store_gx_part = from_gy.store, from_gy.store_part
     zip_low, zip_high, spread = here.zip_low, here.zip_high, here.spread
     add, multiply, divide = here.add, here.multiply, here.divide
-    zero = work(0)
+    zero, whole_lines = work(0), memory == work
 
     @compiled
     def shares(gy, at, far, j, m, divisors, lead):
@@ -97,12 +100,19 @@ def kernel(dtype: str) -> Any:
                     store_part(s, to + p, value, g[w + 1] - p)
 
     @compiled
-    def emit(s, at, gx, to, n):
-        """gx[to + c] = s[at + c], c < n. As in `moves`, but not by a call, which made a row 5 % slower."""
+    def emit(s, at, gx, to, n, past):
+        """gx[to + c] = s[at + c], c < n. As in `moves`, but not by a call, which made a row 5 % slower.
+
+        With `past` a row is whole lines of memory, and goes past the caches.
+        """
         within()
         whole = n - n % width
-        for c in range(0, whole, width):
-            store_gx(gx, to + c, load(s, at + c))
+        if whole_lines & past:
+            for c in range(0, whole, width):
+                store_past(gx, to + c, load(s, at + c))
+        else:
+            for c in range(0, whole, width):
+                store_gx(gx, to + c, load(s, at + c))
         if whole < n:
             store_gx_part(gx, to + whole, load(s, at + whole), n - whole)
 
@@ -113,6 +123,7 @@ def kernel(dtype: str) -> Any:
         rank, divisors = g[RANK], pointer(g[DIVISORS], work)
         e = AXES + (rank - 1) * AXIS_WIDTH
         f = e - AXIS_WIDTH
+        past = (g[PAST] > 0) & (gx_at % LINE == 0)
         n, lines, rows, nothing, row = g[e], g[f], 1, width, width + g[SPREAD_SECOND]
         for c in range(n + 2 * width):
             s[nothing + c] = s[row + c] = zero
@@ -134,10 +145,11 @@ def kernel(dtype: str) -> Any:
                         known, other = g[w], reader
                         lead = work(divisor(g, factor * counted(g, rank - 2, known)))
                         expand(gy, source + at + known * g[f + 3], s, row, g, e, divisors, lead)
-                emit(s, place, gx, target + number * n, n)
+                emit(s, place, gx, target + number * n, n, past)
                 line += 1
                 if line == lines:
                     position, line = position + 1, 0
                     reader, at, factor = outer_reader(g, position)
+        settle()
 
     return spread_rows
