@@ -5,7 +5,7 @@ import pytest
 
 import lunette as ln
 from cases.agreement import run
-from lunette.kernels.cpu import calls, choice, pieces
+from lunette.kernels.cpu import calls, choice, pieces, plan, tiling
 
 CHOICES = (
     choice.forward_call,
@@ -22,13 +22,18 @@ def forget():
 
 @pytest.fixture
 def stream(monkeypatch):
-    """Called with bytes of the stage, or 0 for none: all results go past the caches, or none does."""
+    """Called with bytes of the stage, or 0 for none: all results go past the caches, or none does.
+
+    With "past" kernels that can do it themselves are asked to.
+    """
 
     def choose(stage):
         def of(cls, edges, shape, array, size, prepared):
-            return cls(edges, array, size, stage) if stage else None
+            return cls(edges, array, size, stage) if stage and stage != "past" else None
 
         monkeypatch.setattr(calls, "SMALL", 0)
+        for module in (plan, tiling):
+            monkeypatch.setattr(module, "LARGE", 0 if stage == "past" else 1 << 62)
         monkeypatch.setattr(pieces.Pieces, "of", classmethod(of))
         forget()
 
@@ -44,6 +49,9 @@ OPS = [
     ((2, 9, 10, 33), lambda f: f((2, 3, 2), stride=(2, 1, 2))),
     ((2, 40, 41), lambda f: f((9, 17), stride=1, padding=4)),
     ((2, 30, 31), lambda f: f((2, 2), stride=(3, 5))),
+    ((3, 12, 64), lambda f: f((2, 2), stride=2)),
+    ((3, 12, 64), lambda f: f((3, 3), stride=1, padding=1)),
+    ((2, 6, 5, 32), lambda f: f((2, 2, 2), stride=2)),
 ]
 REDUCTIONS = {"max": ln.MaxPool, "mean": ln.AvgPool}
 
@@ -58,9 +66,10 @@ def results(op, verb, x):
 
 
 @pytest.mark.parametrize(
-    ("reduction", "verb"), [("max", "forward"), ("mean", "forward"), ("mean", "vjp")]
+    ("reduction", "verb"),
+    [("max", "forward"), ("mean", "forward"), ("mean", "vjp"), ("max", "vjp")],
 )
-@pytest.mark.parametrize("stage", [64, 1 << 12])
+@pytest.mark.parametrize("stage", [64, 1 << 12, "past"])
 def test_the_bits_are_the_same_past_the_caches(stream, reduction, verb, stage):
     for shape, make in OPS:
         op, x = make(REDUCTIONS[reduction]), cells(shape, np.float32)
@@ -68,10 +77,11 @@ def test_the_bits_are_the_same_past_the_caches(stream, reduction, verb, stage):
         plain = results(op, verb, x)
         stream(stage)
         assert results(op, verb, x) == plain, (op, shape)
-        y = op(x)
-        forward = choice.forward_call(op, x.shape, x.strides, x.dtype)
-        gradient = choice.gradient_call(op, x.shape, x.strides, y.strides, x.dtype)
-        assert (forward if verb == "forward" else gradient).pieces is not None
+        if stage != "past" and (reduction, verb) != ("max", "vjp"):
+            y = op(x)
+            forward = choice.forward_call(op, x.shape, x.strides, x.dtype)
+            gradient = choice.gradient_call(op, x.shape, x.strides, y.strides, x.dtype)
+            assert (forward if verb == "forward" else gradient).pieces is not None
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float16", "uint8", "bool", "int64"])
@@ -81,8 +91,9 @@ def test_every_size_of_element_goes_past_the_caches(stream, dtype):
         for reduction in ("max", "mean"):
             stream(0)
             plain = results(op(REDUCTIONS[reduction]), "forward", x)
-            stream(100)
-            assert results(op(REDUCTIONS[reduction]), "forward", x) == plain
+            for stage in (100, "past"):
+                stream(stage)
+                assert results(op(REDUCTIONS[reduction]), "forward", x) == plain
 
 
 def test_channels_last_goes_past_the_caches(stream):
@@ -97,10 +108,13 @@ def test_channels_last_goes_past_the_caches(stream):
 
 
 @pytest.mark.parametrize("offset", [0, 1, 7, 15, 16, 33])
-def test_nothing_beside_the_result_is_touched(stream, offset):
-    op, x = ln.MaxPool((2, 2), stride=2), cells((7, 10, 14), np.float32)
+@pytest.mark.parametrize(
+    ("stage", "columns"), [(200, 14), ("past", 14), ("past", 64), ("past", 32)]
+)
+def test_nothing_beside_the_result_is_touched(stream, offset, stage, columns):
+    op, x = ln.MaxPool((2, 2), stride=2), cells((7, 10, columns), np.float32)
     expected = op(x)
-    stream(200)
+    stream(stage)
     call = choice.forward_call(op, x.shape, x.strides, x.dtype)
     room = np.full(expected.size + 200, 77, np.float32)
     y = room[100 + offset :][: expected.size].reshape(expected.shape)
@@ -115,8 +129,9 @@ def test_items_with_nan_are_done_again_past_the_caches(stream):
     x[2, 3, 4] = x[5, 0, 0] = np.nan
     stream(0)
     plain = results(op, "forward", x)
-    stream(100)
-    assert results(op, "forward", x) == plain
+    for stage in (100, "past"):
+        stream(stage)
+        assert results(op, "forward", x) == plain
 
 
 def test_a_large_result_is_past_the_caches_and_a_small_one_is_not():
@@ -125,7 +140,20 @@ def test_a_large_result_is_past_the_caches_and_a_small_one_is_not():
         shape = (items, 64, 64)
         strides = (64 * 64 * 4, 64 * 4, 4)
         call = choice.forward_call(op, shape, strides, np.dtype(np.float32))
+        assert (call.plan.table[plan.PAST] > 0) == past
+        mean = ln.AvgPool((9, 9), stride=1)
+        call = choice.forward_call(mean, shape, strides, np.dtype(np.float32))
         assert (call.pieces is not None) == past
+
+
+def test_rows_of_whole_lines_go_from_the_registers(stream):
+    stream("past")
+    for columns, way in ((64, plan.DIRECT), (62, plan.BY_LINES)):
+        shape, strides = (2, 4, columns), (16 * columns, 4 * columns, 4)
+        call = choice.forward_call(
+            ln.MaxPool((3, 3), stride=1, padding=1), shape, strides, np.dtype(np.float32)
+        )
+        assert call.plan.table[plan.PAST] == way
 
 
 def test_a_kernel_that_prepares_a_long_row_is_not_called_piece_by_piece():

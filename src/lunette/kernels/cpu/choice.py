@@ -11,7 +11,9 @@ import numpy as np
 from lunette.kernels.cpu.calls import Call, MarkedGradient, QuickCall, TiledCall, WeightedGradient
 from lunette.kernels.cpu.library import Kernels
 from lunette.kernels.cpu.plan import (
+    DIRECT,
     FOLDED_SUM,
+    LINE,
     MAX,
     MEAN,
     SIDE_BY_SIDE,
@@ -69,7 +71,7 @@ def forward_call(
             # After the sums, the levels of long windows; `room` says where they begin.
             plan.room = plan.sum_cells
             call = Call(kernel, plan, out, result, lane, units, scratch)
-            if by_rows and not _is_half(dtype) and plan.past_caches(out, result.itemsize):
+            if by_rows and plan.past_caches(out, result.itemsize, _vector(dtype)):
                 return call
             return call.in_pieces(plan.tile_edges, 1)
         if not plan.empty:
@@ -86,7 +88,7 @@ def forward_call(
                 call = QuickCall(kernel, plan, out, result, lane, units, scratch)
                 call.again = lambda: forward_call(op, shape, strides, dtype, False)
                 call.in_order = lambda: _in_order(plan, dtype, out, lane, units)
-                if plan.few_rows and not _is_half(dtype) and plan.past_caches(out, dtype.itemsize):
+                if plan.few_rows and plan.past_caches(out, dtype.itemsize, _vector(dtype)):
                     return call
                 return call.in_pieces(plan.tile_edges, 1)
             kernel = row_first.kernel(dtype.name, "larger", plan.near)
@@ -202,7 +204,8 @@ def gradient_call(
             kernel = (unshared if plan.unshared else spread).kernel(dtype.name)
             units, scratch = plan.items * plan.slabs, 8 * plan.spread_cells
             call = Call(kernel, plan, shape, dtype, lane, units, scratch)
-            if plan.unshared and not _is_half(dtype) and plan.past_caches(shape, dtype.itemsize):
+            whole = plan.past_caches(shape, dtype.itemsize, _vector(dtype)) == DIRECT
+            if plan.unshared and whole:
                 return call
             return call.in_pieces(plan.slab_edges, 2)
     plan = Plan(op, shape, (steps, grad_steps, _result_steps(shape, -1)))
@@ -233,8 +236,12 @@ def _tiling(
 
 
 def _is_half(dtype: Any) -> bool:
-    """Whether a vector of the arithmetic is half a line of memory."""
     return dtype.name in ("float16", "bfloat16")
+
+
+def _vector(dtype: Any) -> int:
+    """Bytes of memory that a vector of results has: half a line for half types."""
+    return LINE // 2 if _is_half(dtype) else LINE
 
 
 def _real(dtype: Any) -> Any:

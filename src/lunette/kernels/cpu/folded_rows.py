@@ -28,6 +28,8 @@ from lunette.kernels.cpu.places import item_offset, list_cells
 from lunette.kernels.cpu.plan import (
     AXES,
     AXIS_WIDTH,
+    BY_LINES,
+    DIRECT,
     DIVISORS,
     FLOW,
     FOLDED_LEFT,
@@ -38,11 +40,12 @@ from lunette.kernels.cpu.plan import (
     LISTS,
     PAST,
     RANK,
+    STAGE,
     TILE,
     TILES,
     WINDOW_WIDTH,
 )
-from lunette.kernels.cpu.streams import settle, store_past
+from lunette.kernels.cpu.streams import line_flow, settle, store_past
 from lunette.kernels.cpu.trust import trust
 
 __all__ = ["kernel"]
@@ -79,7 +82,8 @@ def kernel(dtype: str, operation: str) -> Any:
     store, store_part = to_y.store, to_y.store_part
     zero = work(0)
     fill = zero if summing else outer.least
-    size_of, whole_lines = memory.bitwidth // 8, kept == work
+    size_of, kept_size, whole_lines = memory.bitwidth // 8, kept.bitwidth // 8, kept == work
+    pour_lines, pour_rest = line_flow()
 
     @compiled
     def safe(trusted, a, b):
@@ -281,7 +285,9 @@ def kernel(dtype: str, operation: str) -> Any:
         row, lines, across = g[FOLDED_LEFT], g[f + 1], 1
         for axis in range(1, rank - 1):
             across *= g[AXES + axis * AXIS_WIDTH + 1]
-        flow, past = g[FLOW] * size_of, (g[PAST] > 0) & (y_at % LINE == 0)
+        flow, past = g[FLOW] * size_of, (g[PAST] == DIRECT) & (y_at % LINE == 0)
+        by_lines, stage_at = g[PAST] == BY_LINES, scratch_at + g[STAGE]
+        stage = pointer(stage_at, kept)
         for unit in range(first, last):
             item, tile = unit // g[TILES], unit % g[TILES]
             base, target, seen, count = item_offset(g, item, 0), item_offset(g, item, 1), False, 0
@@ -290,6 +296,9 @@ def kernel(dtype: str, operation: str) -> Any:
             begin, end = tile * g[TILE] * across, min(g[AXES + 1], (tile + 1) * g[TILE]) * across
             asked = reached = base * size_of + begin * flow
             output, line = begin // lines, begin % lines
+            line_at = y_at + kept_size * (target + begin * m)
+            filled = skip = line_at % LINE
+            line_at -= skip
             for number in range(begin, end):
                 if (number == begin) | (line == 0):
                     count, _ = list_cells(g, rank - 2, output, planes, g[LIST])
@@ -302,6 +311,9 @@ def kernel(dtype: str, operation: str) -> Any:
                 if summing:
                     factor = work(divisor(g, counted(g, 0, line)))
                 to, strange, zero_found = target + number * m, False, False
+                result = y
+                if by_lines:
+                    result, to = stage, filled // kept_size
                 few = simple & (count == 1) & ((length == 2) | (length == 3))
                 if few:
                     at, three = start + planes[0], length == 3
@@ -316,14 +328,14 @@ def kernel(dtype: str, operation: str) -> Any:
                             kernel == 3,
                             divisors,
                             factor,
-                            y,
+                            result,
                             to,
                             m,
                             past,
                         )
                     else:
                         strange, zero_found = by_one(
-                            x, at, step, three, n, origin, divisors, factor, y, to, m, past
+                            x, at, step, three, n, origin, divisors, factor, result, to, m, past
                         )
                 else:
                     rows_of_planes(planes, count, start, step, length, rows)
@@ -333,8 +345,21 @@ def kernel(dtype: str, operation: str) -> Any:
                         for c in range(n):
                             s[row + c] = fill
                     zero_found = along(
-                        s, row + origin, divisors, factor, y, to, m, past, stride, dilation, kernel
+                        s,
+                        row + origin,
+                        divisors,
+                        factor,
+                        result,
+                        to,
+                        m,
+                        past,
+                        stride,
+                        dilation,
+                        kernel,
                     )
+                if by_lines:
+                    filled += kept_size * m
+                    line_at, filled, skip = pour_lines(stage_at, line_at, filled, skip)
                 if zero_found:
                     rows_of_planes(planes, count, start, step, length, rows)
                     mixed |= negative(x, rows, count * length, n)
@@ -342,6 +367,8 @@ def kernel(dtype: str, operation: str) -> Any:
                 line += 1
                 if line == lines:
                     output, line = output + 1, 0
+            if by_lines:
+                pour_rest(stage_at, line_at, filled, skip)
             if seen:
                 flags[item] = 1
             if mixed:

@@ -38,8 +38,8 @@ BATCH_RANK, RANK, OUTPUT_ROWS, COUNT_PADDING, DIVISOR, BETA, SLABS, SLABS_AT = r
 LANES, TILE, TILES, SECOND, ROW, ROW_SIZE, LEFT, FOLD = range(8, 16)
 RESULT, THIRD, PADDED, DIVISORS = range(16, 20)
 SPREAD_SECOND, SPREAD_ROW, SPREAD_LEFT, SPREAD_END, LANE_STEP = range(20, 25)
-FOLDED_LEFT, FOLDED_ROW, LISTS, LIST, FLOW, ITEMS, PAST = range(25, 32)
-AXES = 32
+FOLDED_LEFT, FOLDED_ROW, LISTS, LIST, FLOW, ITEMS, PAST, STAGE = range(25, 33)
+AXES = 33
 """Entries of pooled axes: length, outputs, stride in arrays 0, 1 and 2, windows, flat stride, and
 of regular axes the windows' stride, origin, dilation and kernel (0: not regular), then readers, and
 the taps of the box that every window is a part of."""
@@ -71,6 +71,9 @@ SLACK = 128
 
 LINE = 64
 """Bytes of a line of memory."""
+
+DIRECT, BY_LINES = 1, 2
+"""How a result goes past the caches: rows are whole lines, or lines are put together first."""
 
 ROW_CELLS = 1 << 12
 """Cells of a row that a tile of a forward pass reads, where the row is all there is."""
@@ -177,7 +180,8 @@ class Plan:
         padded = lead + int(header[ROW_SIZE]) + SLACK
         header[FOLDED_LEFT], header[FOLDED_ROW] = lead, padded
         header[LISTS], header[LIST] = 8 * padded, self.room
-        self.folded_bytes = int(header[LISTS]) + 32 * self.room
+        header[STAGE] = -(-(int(header[LISTS]) + 32 * self.room) // LINE) * LINE
+        self.folded_bytes = int(header[STAGE]) + 8 * outputs[-1] + 4 * LINE
         if in_a_row(shape, strides[0]):
             header[FLOW] = prod(pooled) // max(1, self.output_rows)
         self.prepared = int(max(header[ROW_SIZE], self.spread_row))
@@ -199,14 +203,15 @@ class Plan:
         self.divisors[: outputs * wide] = np.repeat(np.where(counted == 0, 1.0, counted), wide)
         self.table[DIVISORS] = self.divisors.__array_interface__["data"][0]
 
-    def past_caches(self, shape: Shape, size: int) -> bool:
-        """Whether a result of this shape, of `size` bytes a number, is large and its rows are whole lines.
+    def past_caches(self, shape: Shape, size: int, vector: int) -> int:
+        """How a result of this shape, of `size` bytes a number, is to go past the caches; 0: not at all.
 
-        Then kernels that can are told to write it past the caches.
+        `vector` is the bytes of a vector of results.
         """
-        whole = shape[-1] * size % LINE == 0 and prod(shape) * size >= LARGE
-        self.table[PAST] = whole
-        return whole
+        if prod(shape) * size >= LARGE:
+            whole = shape[-1] * size % LINE == 0 and vector == LINE
+            self.table[PAST] = DIRECT if whole else BY_LINES
+        return int(self.table[PAST])
 
     @property
     def ladder_cells(self) -> int:

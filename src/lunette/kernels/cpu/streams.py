@@ -22,7 +22,7 @@ from numba.extending import intrinsic
 from lunette.kernels.cpu import machine
 from lunette.kernels.cpu.lanes import WIDTH, lanes
 from lunette.kernels.cpu.library import PARAMETERS
-from lunette.kernels.cpu.machine import compiled, pointer
+from lunette.kernels.cpu.machine import compiled, pointer, within
 from lunette.kernels.cpu.pieces import (
     ARRAYS,
     BATCH,
@@ -77,6 +77,38 @@ def settle(context: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(), generate
+
+
+@cache
+def line_flow() -> tuple[Any, Any]:
+    """`pour_lines` and `pour_rest`: rows that end within a line, put together on a stage of a few lines."""
+    bytes_ = lanes(types.uint8, types.uint8, "")
+    load, store, store_part = bytes_.load, bytes_.store, bytes_.store_part
+
+    @compiled
+    def pour_lines(stage_at, line_at, fill, skip):
+        """Write the whole lines of `fill` bytes on the stage to `line_at`, but not the first `skip` bytes.
+
+        Gives where the next line goes, and what is left on the stage of it: bytes, and those to skip.
+        """
+        within()
+        stage, target, done = pointer(stage_at, types.uint8), pointer(line_at, types.uint8), 0
+        if (skip > 0) & (fill >= WIDTH):
+            store_part(target, skip, load(stage, skip), WIDTH - skip)
+            skip, done = 0, WIDTH
+        while done + WIDTH <= fill:
+            store_past(target, done, load(stage, done))
+            done += WIDTH
+        store(stage, 0, load(stage, done))
+        return line_at + done, fill - done, skip
+
+    @compiled
+    def pour_rest(stage_at, line_at, fill, skip):
+        """Write what is left on the stage: part of a line."""
+        stage, target = pointer(stage_at, types.uint8), pointer(line_at, types.uint8)
+        store_part(target, skip, load(stage, skip), max(0, fill - skip))
+
+    return pour_lines, pour_rest
 
 
 @cache

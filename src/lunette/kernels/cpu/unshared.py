@@ -23,6 +23,7 @@ from lunette.kernels.cpu.places import item_offset
 from lunette.kernels.cpu.plan import (
     AXES,
     AXIS_WIDTH,
+    DIRECT,
     DIVISORS,
     LINE,
     PAST,
@@ -123,7 +124,7 @@ def kernel(dtype: str) -> Any:
         rank, divisors = g[RANK], pointer(g[DIVISORS], work)
         e = AXES + (rank - 1) * AXIS_WIDTH
         f = e - AXIS_WIDTH
-        past = (g[PAST] > 0) & (gx_at % LINE == 0)
+        past = (g[PAST] == DIRECT) & (gx_at % LINE == 0)
         n, lines, rows, nothing, row = g[e], g[f], 1, width, width + g[SPREAD_SECOND]
         for c in range(n + 2 * width):
             s[nothing + c] = s[row + c] = zero
