@@ -33,6 +33,9 @@ LARGE: tuple[tuple[tuple[int, ...], Regions], ...] = (
     ((20, 40), (Sliding(9, 1, 4), Sliding(9, 1, (3, 5)))),
     ((20, 40), (Sliding(11, 2, 4), Sliding(13, 2, 3, 1, True))),
 )
+LINES: tuple[tuple[tuple[int, ...], Regions], ...] = tuple(
+    ((length,), (Sliding(kernel, 1, 0),)) for kernel, length in ((25, 60), (31, 90), (22, 70))
+)
 OTHERS: tuple[tuple[tuple[int, ...], Regions], ...] = (
     ((7, 19), (Adaptive(3), Adaptive(5))),
     ((4, 33), (Global(), Global())),
@@ -268,6 +271,7 @@ CHECKS: dict[str, Callable[[], list[str]]] = {
     "max bfloat16": lambda: _max((*PAIRS, *OTHERS), "bfloat16", (), ("forward",)),
     "max int8": lambda: _max((*PAIRS, *OTHERS), "int8", (), ("forward",)),
     "mean forward": lambda: _bounded((*PAIRS, *OTHERS), "float32", MEANS, "forward"),
+    "mean along a row": lambda: _bounded(LINES, "float32", MEANS, "forward"),
     "large mean": lambda: _bounded(LARGE[:2], "float32", MEANS, "forward"),
     "mean jvp": lambda: _bounded(PAIRS, "float32", MEANS, "jvp"),
     "mean vjp": lambda: _bounded((*PAIRS, *OTHERS), "float32", MEANS, "vjp"),

@@ -143,6 +143,27 @@ MUTATIONS: tuple[Mutation, ...] = (
         "by_one, by_two, by_four = slide(1), slide(2), slide(3)",
         "large max",
     ),
+    Mutation(
+        "a sum of two cells a vector late",
+        LADDER,
+        "rest = add(rest, moved(other_two, two, kernel & 12))",
+        "rest = add(rest, moved(two, two, kernel & 12))",
+        "mean along a row",
+    ),
+    Mutation(
+        "four lanes forgotten in a move",
+        LADDER,
+        "a, b = by_four(a, b), by_four(b, b)",
+        "a, b = by_two(a, b), by_two(b, b)",
+        "mean along a row",
+    ),
+    Mutation(
+        "a tile's last vector one cell short",
+        LADDER,
+        "more = load_part(x, at + p, 0, max(0, cells - p), zero)",
+        "more = load_part(x, at + p, 0, max(0, cells - 1 - p), zero)",
+        "mean along a row",
+    ),
     # -- who wins --
     Mutation(
         "a NaN is lost in a vector",

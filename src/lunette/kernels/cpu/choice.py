@@ -73,7 +73,10 @@ def forward_call(
             call = Call(kernel, plan, out, result, lane, units, scratch)
             if by_rows and plan.past_caches(out, result.itemsize, _vector(dtype)):
                 return call
-            return call.in_pieces(plan.tile_edges, 1)
+            call.in_pieces(plan.tile_edges, 1)
+            if call.pieces is None:
+                plan.past_caches(out, result.itemsize, _vector(dtype))
+            return call
         if not plan.empty:
             if lane < 0 and plan.shares_little:
                 units = plan.items * plan.output_rows

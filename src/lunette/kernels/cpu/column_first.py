@@ -22,7 +22,7 @@ from numba import types
 from lunette.kernels.cpu import machine
 from lunette.kernels.cpu.counts import counted
 from lunette.kernels.cpu.halves import codec
-from lunette.kernels.cpu.ladder import ladder, scaled
+from lunette.kernels.cpu.ladder import brief, ladder, scaled
 from lunette.kernels.cpu.lanes import lanes
 from lunette.kernels.cpu.machine import apart, compiled, pointer, real
 from lunette.kernels.cpu.passes import across_between, averaged, inside, moves, passes
@@ -35,7 +35,9 @@ from lunette.kernels.cpu.plan import (
     FOLDED_SUM,
     LANES,
     LEFT,
+    LINE,
     PADDED,
+    PAST,
     RANK,
     RESULT,
     ROW,
@@ -48,6 +50,7 @@ from lunette.kernels.cpu.plan import (
 )
 from lunette.kernels.cpu.row_first import hull, input_line
 from lunette.kernels.cpu.rows import along_input
+from lunette.kernels.cpu.streams import settle
 
 __all__ = ["kernel"]
 
@@ -69,12 +72,13 @@ def kernel(dtype: str) -> Any:
     outer = codec(dtype, True)
     memory, work, kept = outer.memory, outer.work, outer.kept
     inner = outer.scratch
-    zero, width = work(0), lanes(work, work, "").width
+    zero, width, kept_size = work(0), lanes(work, work, "").width, kept.bitwidth // 8
+    sixteen = width == 16
     fetch, _ = moves(outer)
     from_x = across_between(outer, inner, "add")
     along_s, along_x = along_input(inner, "add"), along_input(outer, "add")
     average, scale = averaged(outer), scaled(outer)
-    long_x, long_s = ladder(outer), ladder(inner)
+    long_x, long_s, means = ladder(outer), ladder(inner), brief(outer)
     along, along_table, across, double, _ = passes(work, "add")
 
     @compiled
@@ -160,6 +164,7 @@ def kernel(dtype: str) -> Any:
         in_place &= (stride == 1) | ((stride == 2) & (size > 1))
         # Windows are summed from the input itself.
         straight = (long | in_place) & (rank == 1) & (far == 1) & (g[LANES] == 0)
+        quick = sixteen & straight & long & (stride == 1) & (size < 32)
         clear(s, row, g[ROW_SIZE])
         lines = 1
         for axis in range(1, rank - 1):
@@ -266,6 +271,27 @@ def kernel(dtype: str) -> Any:
                     if g[DIVISOR] > 0:
                         factor = real(g[DIVISOR])
                     at, to, outputs = here + line * row_cells, g[RESULT], to_j - from_j
+                    result = target + (line + i * before) * m * wide + from_j * wide
+                    if quick & (g[DIVISOR] == 0):
+                        p = from_j + origin
+                        if (p >= 0) & (p + outputs - 1 + size <= n):
+                            # Up to the first line of memory that is all of this tile, then by lines.
+                            head = outputs
+                            if g[PAST] > 0:
+                                head = min(
+                                    outputs, -(y_at // kept_size + result) % (LINE // kept_size)
+                                )
+                            at, share = base + p, work(1) / work(size)
+                            means(x, at, n - p, y, result, head, size, share, False)
+                            at, p, result, outputs = (
+                                at + head,
+                                p + head,
+                                result + head,
+                                outputs - head,
+                            )
+                            if outputs > 0:
+                                means(x, at, n - p, y, result, outputs, size, share, True)
+                            continue
                     if (rank == 1) & (not lane):
                         at = left
                     if together:
@@ -335,9 +361,9 @@ def kernel(dtype: str) -> Any:
                             clear(s, start, reach + width)
                         else:
                             along(s, start, to, outputs, stride, dilation, size, False)
-                    result = target + (line + i * before) * m * wide + from_j * wide
                     finish(s, g, to, divisors, factor, y, result, from_j, to_j)
             if (rank == 1) & (not lane) & (not straight):
                 clear(s, left + from_p, to_p - from_p + width)
+        settle()
 
     return reduce_columns

@@ -13,14 +13,16 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
+from lunette.kernels.cpu.asking import ask_for
 from lunette.kernels.cpu.halves import Codec
 from lunette.kernels.cpu.lanes import lanes
-from lunette.kernels.cpu.machine import apart, compiled
+from lunette.kernels.cpu.machine import apart, compiled, within
 from lunette.kernels.cpu.passes import clipped, passes
 from lunette.kernels.cpu.plan import LEVELS, NEAR, SLACK
 from lunette.kernels.cpu.slides import slide
+from lunette.kernels.cpu.streams import store_past
 
-__all__ = ["ladder", "scaled"]
+__all__ = ["brief", "ladder", "scaled"]
 
 TOP = 1 << (LEVELS - 1)
 """Cells of the last level that is kept in registers."""
@@ -120,6 +122,80 @@ def ladder(codec: Codec) -> Any:
             some(x, at, n, p, s, area, pitch, to + j - first, size, stride, kernel)
 
     return along
+
+
+@cache
+def brief(codec: Codec) -> Any:
+    """Means of windows of 17 to 31 cells, stride 1, all inside a row: from memory to memory in registers.
+
+    For vectors of 16 numbers. It gives the bits of `ladder` and `scaled`.
+    """
+    here, to_y = lanes(codec.work, codec.work, ""), lanes(codec.kept, codec.work, codec.half)
+    from_x, zero, whole_lines = (
+        lanes(codec.memory, codec.work, codec.half),
+        codec.work(0),
+        codec.kept == codec.work,
+    )
+    width, spread, add, multiply = here.width, here.spread, here.add, here.multiply
+    load, load_part = from_x.load, from_x.load_part
+    store, store_part = to_y.store, to_y.store_part
+    by_one, by_two, by_four, by_eight = slide(1), slide(2), slide(4), slide(8)
+
+    @compiled
+    def moved(a, b, lanes):
+        """The vector that begins `lanes` after the beginning of `a`; `b` follows it."""
+        within()
+        if lanes & 8:
+            a, b = by_eight(a, b), by_eight(b, b)
+        if lanes & 4:
+            a, b = by_four(a, b), by_four(b, b)
+        if lanes & 2:
+            a, b = by_two(a, b), by_two(b, b)
+        if lanes & 1:
+            a = by_one(a, b)
+        return a
+
+    @compiled
+    def means(x, at, cells, y, to, outputs, kernel, reciprocal, past):
+        """y[to + j] = reciprocal · the sum of x[at + j + t], t < kernel; there are `cells` from `at` on."""
+        apart()
+        factor, nothing = spread(reciprocal), spread(zero)
+        # What each level has of the vectors that a window begins with and goes on with.
+        one = two = four = eight = other_one = other_two = nothing
+        third_one = nothing
+        for c in range(-4 * width, outputs, width):
+            p = c + 4 * width
+            if p + width <= cells:
+                ask_for(x, at + p)
+                more = load(x, at + p)
+            else:
+                more = load_part(x, at + p, 0, max(0, cells - p), zero)
+            more_two = add(one, by_one(one, more))
+            more_four = add(two, by_two(two, more_two))
+            more_eight = add(four, by_four(four, more_four))
+            total = add(eight, by_eight(eight, more_eight))
+            if c >= 0:
+                rest = nothing
+                if kernel & 1:
+                    rest = moved(third_one, other_one, kernel & 14)
+                if kernel & 2:
+                    rest = add(rest, moved(other_two, two, kernel & 12))
+                if kernel & 4:
+                    rest = add(rest, moved(four, more_four, kernel & 8))
+                if kernel & 8:
+                    rest = add(rest, more_eight)
+                value = add(multiply(add(rest, total), factor), nothing)  # never −0
+                if outputs - c < width:
+                    store_part(y, to + c, value, outputs - c)
+                elif whole_lines & past:
+                    store_past(y, to + c, value)
+                else:
+                    store(y, to + c, value)
+            third_one, other_one, one = other_one, one, more
+            other_two, two = two, more_two
+            four, eight = more_four, more_eight
+
+    return means
 
 
 @cache
