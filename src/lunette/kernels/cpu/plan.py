@@ -206,11 +206,14 @@ class Plan:
     def past_caches(self, shape: Shape, size: int, vector: int) -> int:
         """How a result of this shape, of `size` bytes a number, is to go past the caches; 0: not at all.
 
-        `vector` is the bytes of a vector of results.
+        `vector` is the bytes of a vector of results. Rows of a line or two are not worth the trouble.
         """
-        if prod(shape) * size >= LARGE:
-            whole = shape[-1] * size % LINE == 0 and vector == LINE
-            self.table[PAST] = DIRECT if whole else BY_LINES
+        row = shape[-1] * size
+        if prod(shape) * size >= LARGE and vector == LINE:
+            if row % LINE == 0:
+                self.table[PAST] = DIRECT
+            elif row > 3 * LINE:
+                self.table[PAST] = BY_LINES
         return int(self.table[PAST])
 
     @property
