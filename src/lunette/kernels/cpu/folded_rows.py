@@ -52,12 +52,12 @@ __all__ = ["kernel"]
 
 
 @compiled
-def rows_of_planes(planes, count, start, step, length, rows):
-    """Where the rows of a window begin: `length` of each plane, from `start` on, `step` apart."""
+def rows_of_planes(planes, count, step, length, rows):
+    """Where the rows of a window begin, from its first row in a plane: `length` of each, `step` apart."""
     place = 0
     for plane in range(count):
         for tap in range(length):
-            rows[place] = planes[plane] + start + tap * step
+            rows[place] = planes[plane] + tap * step
             place += 1
 
 
@@ -92,15 +92,16 @@ def kernel(dtype: str, operation: str) -> Any:
         return trusted if summing else while_ordered(trusted, a, b)
 
     @compiled
-    def many_rows(x, rows, count, n, s, to, trusted):
+    def many_rows(x, at, rows, count, n, s, to, trusted):
         """`fold` of any rows, as far as whole vectors go: two of each row at a time, then one."""
         within()
         c = 0
         while c + 2 * width <= n:
-            a, b = load(x, rows[0] + c), load(x, rows[0] + c + width)
+            p = at + rows[0] + c
+            a, b = load(x, p), load(x, p + width)
             trusted = safe(trusted, a, b)
             for r in range(1, count):
-                p = rows[r] + c
+                p = at + rows[r] + c
                 d, e = load(x, p), load(x, p + width)
                 trusted = safe(trusted, d, e)
                 a, b = join(a, d), join(b, e)
@@ -108,50 +109,50 @@ def kernel(dtype: str, operation: str) -> Any:
             store_s(s, to + c + width, b)
             c += 2 * width
         if c + width <= n:
-            a = load(x, rows[0] + c)
+            a = load(x, at + rows[0] + c)
             trusted = safe(trusted, a, a)
             for r in range(1, count):
-                d = load(x, rows[r] + c)
+                d = load(x, at + rows[r] + c)
                 trusted = safe(trusted, d, d)
                 a = join(a, d)
             store_s(s, to + c, a)
         return trusted
 
     @compiled
-    def rest_of_rows(x, rows, count, n, s, to, trusted):
+    def rest_of_rows(x, at, rows, count, n, s, to, trusted):
         """`fold` of the cells past the last whole vector, and `fill` after them."""
         within()
         c = n - n % width
-        a = load_part(x, rows[0] + c, 0, n - c, fill)
+        a = load_part(x, at + rows[0] + c, 0, n - c, fill)
         trusted = safe(trusted, a, a)
         for r in range(1, count):
-            b = load_part(x, rows[r] + c, 0, n - c, fill)
+            b = load_part(x, at + rows[r] + c, 0, n - c, fill)
             trusted = safe(trusted, b, b)
             a = join(a, b)
         store_s(s, to + c, a)
         return trusted
 
     @compiled
-    def fold(x, rows, count, n, s, to):
-        """s[to + c] = the fold of x[rows[r] + c], r < count, for c < n; then `fill` to the vector's end.
+    def fold(x, at, rows, count, n, s, to):
+        """s[to + c] = the fold of x[at + rows[r] + c], r < count, for c < n; then `fill` to the vector's end.
 
         Gives whether a lane must not be trusted.
         """
         within()
-        trusted = many_rows(x, rows, count, n, s, to, all_lanes())
+        trusted = many_rows(x, at, rows, count, n, s, to, all_lanes())
         if n % width > 0:
-            trusted = rest_of_rows(x, rows, count, n, s, to, trusted)
+            trusted = rest_of_rows(x, at, rows, count, n, s, to, trusted)
         return lost(trusted)
 
     @compiled
-    def negative(x, rows, count, n):
+    def negative(x, at, rows, count, n):
         """Whether there is a −0 in the rows of a window."""
         apart()
         trusted, rest = all_lanes(), n % width
         for r in range(count):
             for c in range(0, n - rest, width):
-                trusted = while_not_minus_zero(trusted, load(x, rows[r] + c))
-            value = load_part(x, rows[r] + n - rest, 0, rest, fill)
+                trusted = while_not_minus_zero(trusted, load(x, at + rows[r] + c))
+            value = load_part(x, at + rows[r] + n - rest, 0, rest, fill)
             trusted = while_not_minus_zero(trusted, value)
         return lost(trusted)
 
@@ -291,7 +292,7 @@ def kernel(dtype: str, operation: str) -> Any:
         for unit in range(first, last):
             item, tile = unit // g[TILES], unit % g[TILES]
             base, target, seen, count = item_offset(g, item, 0), item_offset(g, item, 1), False, 0
-            mixed = False
+            mixed, known = False, -1
             # Rows of results by number, in the order of memory.
             begin, end = tile * g[TILE] * across, min(g[AXES + 1], (tile + 1) * g[TILE]) * across
             asked = reached = base * size_of + begin * flow
@@ -302,8 +303,12 @@ def kernel(dtype: str, operation: str) -> Any:
             for number in range(begin, end):
                 if (number == begin) | (line == 0):
                     count, _ = list_cells(g, rank - 2, output, planes, g[LIST])
+                    known = -1
                 w = g[f + 5] + WINDOW_WIDTH * line
                 start, step, length = base + g[w] * g[f + 2], g[w + 2] * g[f + 2], g[w + 4]
+                if length != known:
+                    rows_of_planes(planes, count, step, length, rows)
+                    known = length
                 if flow > 0:
                     reached += flow
                     asked = ask(x_at, asked, reached)
@@ -338,9 +343,8 @@ def kernel(dtype: str, operation: str) -> Any:
                             x, at, step, three, n, origin, divisors, factor, result, to, m, past
                         )
                 else:
-                    rows_of_planes(planes, count, start, step, length, rows)
                     if length > 0:
-                        strange = fold(x, rows, count * length, n, s, row)
+                        strange = fold(x, start, rows, count * length, n, s, row)
                     else:
                         for c in range(n):
                             s[row + c] = fill
@@ -361,8 +365,7 @@ def kernel(dtype: str, operation: str) -> Any:
                     filled += kept_size * m
                     line_at, filled, skip = pour_lines(stage_at, line_at, filled, skip)
                 if zero_found:
-                    rows_of_planes(planes, count, start, step, length, rows)
-                    mixed |= negative(x, rows, count * length, n)
+                    mixed |= negative(x, start, rows, count * length, n)
                 seen |= strange
                 line += 1
                 if line == lines:

@@ -149,6 +149,34 @@ def across_between(source: Codec, target: Codec, operation: str, watch: bool = F
         return best, seen
 
     @compiled
+    def ask_four(x, p):
+        within()
+        ask_for(x, p)
+        ask_for(x, p + width)
+        ask_for(x, p + 2 * width)
+        ask_for(x, p + 3 * width)
+
+    @compiled
+    def four_of_many(x, p, step, count):
+        """`many` of four vectors side by side, row by row."""
+        within()
+        a, b, d, e = load(x, p), load(x, p + width), load(x, p + 2 * width), load(x, p + 3 * width)
+        seen = strange(a, b) | strange(d, e)
+        ask_four(x, p)
+        for _ in range(1, count):
+            p += step
+            i, j, k, m = (
+                load(x, p),
+                load(x, p + width),
+                load(x, p + 2 * width),
+                load(x, p + 3 * width),
+            )
+            ask_four(x, p)
+            seen |= strange(i, j) | strange(k, m)
+            a, b, d, e = join(a, i), join(b, j), join(d, k), join(e, m)
+        return a, b, d, e, seen
+
+    @compiled
     def few(x, p, step, count):
         a = load(x, p)
         if count == 1:
@@ -184,7 +212,15 @@ def across_between(source: Codec, target: Codec, operation: str, watch: bool = F
                 store(y, to + last, value)
                 seen |= more
         else:
-            for c in range(0, whole, width):
+            fours = whole - whole % (4 * width)
+            for c in range(0, fours, 4 * width):
+                a, b, d, e, more = four_of_many(x, at + c, step, count)
+                store(y, to + c, a)
+                store(y, to + c + width, b)
+                store(y, to + c + 2 * width, d)
+                store(y, to + c + 3 * width, e)
+                seen |= more
+            for c in range(fours, whole, width):
                 value, more = many(x, at + c, step, count)
                 store(y, to + c, value)
                 seen |= more
