@@ -193,7 +193,7 @@ def markdown(results: dict[str, Any], chart: str) -> str:
         "a vjp these are the bytes of the gradient in and of the gradient out. Arrays are float32 "
         "and channels first where nothing else is said. A dash: the peer does not offer the op. "
         "oneDNN works on its own blocked memory order, conversions not counted. torch's vjp is "
-        "its backward alone, with what its forward kept; ours starts from the input. torch's and "
+        "its backward alone, with what its forward kept; ours starts from the input but where winners are kept. torch's and "
         "JAX's smooth max is exp, sum, log, which overflows where ours does not."
         + (SHARED if copies[-1] > 1.3 * copies[0] else "")
         + _reading(rows),

@@ -284,7 +284,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "a −0 near a zero not looked for",
         FOLDED,
-        "mixed |= negative(x, rows, count * length, n)",
+        "mixed |= negative(x, start, rows, count * length, n)",
         "mixed |= length < 0",
         "one cell",
     ),
@@ -312,8 +312,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "the first plane of a window for all its planes",
         FOLDED,
-        "rows[place] = planes[plane] + start + tap * step",
-        "rows[place] = planes[0] + start + tap * step",
+        "rows[place] = planes[plane] + tap * step",
+        "rows[place] = planes[0] + tap * step",
         "max forward",
     ),
     Mutation(
@@ -619,6 +619,20 @@ MUTATIONS: tuple[Mutation, ...] = (
         STREAMS,
         "store_part(target, done, load(source, done), size - done)",
         "store_part(target, done, load(source, done), 0)",
+        "past the caches",
+    ),
+    Mutation(
+        "the end of a line left on the stage",
+        STREAMS,
+        "store_part(target, skip, load(stage, skip), max(0, fill - skip))",
+        "store_part(target, skip, load(stage, skip), 0)",
+        "past the caches",
+    ),
+    Mutation(
+        "a line that begins with what another began with",
+        STREAMS,
+        "store(stage, 0, load(stage, done))",
+        "store(stage, 0, load(stage, 0))",
         "past the caches",
     ),
     Mutation(
