@@ -45,6 +45,7 @@ from lunette.kernels.cpu.plan import (
     TILES,
     WINDOW_WIDTH,
 )
+from lunette.kernels.cpu.slides import slide
 from lunette.kernels.cpu.streams import line_flow, settle, store_past
 from lunette.kernels.cpu.trust import trust
 
@@ -73,7 +74,7 @@ def kernel(dtype: str, operation: str) -> Any:
     to_y = lanes(kept, work, outer.half)
     width, load, load_part = here.width, from_x.load, from_x.load_part
     load_s, load_step, store_s = here.load, here.load_step, here.store
-    slide_one, slide_two = here.slide_one, here.slide_two
+    slide_one, slide_two, slide_back = here.slide_one, here.slide_two, slide(width - 1)
     evens, odds, join, spread = here.evens, here.odds, getattr(here, operation), here.spread
     add, multiply, divide = here.add, here.multiply, here.divide
     all_lanes, both, lost, while_ordered, while_not_zero, while_not_minus_zero = trust(
@@ -252,6 +253,24 @@ def kernel(dtype: str, operation: str) -> Any:
         return lost(both(trusted, third)), lost(nonzero)
 
     @compiled
+    def by_two_back(x, at, step, three, n, divisors, factor, y, to, m, past):
+        """Three columns from one before the row on, stride 2: as `by_two`, but rows are read by whole vectors."""
+        within()
+        lead, trusted, none = spread(factor), all_lanes(), spread(fill)
+        third, nonzero, odd = trusted, trusted, none
+        for j in range(0, m, width):
+            c = 2 * j
+            a, trusted, third = column(x, at, step, three, c, n, trusted, third)
+            b = none
+            if c + width < n:
+                b, trusted, third = column(x, at, step, three, c + width, n, trusted, third)
+            after = odds(a, b)
+            best = join(join(slide_back(odd, after), evens(a, b)), after)
+            nonzero = end(best, divisors, j, lead, y, to + j, m - j, past, nonzero)
+            odd = after
+        return lost(both(trusted, third)), lost(nonzero)
+
+    @compiled
     def by_one(x, at, step, three, n, origin, divisors, factor, y, to, m, past):
         """Windows of two or three rows and three columns, stride 1, in registers."""
         within()
@@ -322,7 +341,11 @@ def kernel(dtype: str, operation: str) -> Any:
                 few = simple & (count == 1) & ((length == 2) | (length == 3))
                 if few:
                     at, three = start + planes[0], length == 3
-                    if stride == 2:
+                    if (stride == 2) & (kernel == 3) & (origin == -1):
+                        strange, zero_found = by_two_back(
+                            x, at, step, three, n, divisors, factor, result, to, m, past
+                        )
+                    elif stride == 2:
                         strange, zero_found = by_two(
                             x,
                             at,
