@@ -28,6 +28,7 @@ from lunette.kernels.cpu.passes import least, moves
 from lunette.kernels.cpu.phases import leading_place, rows_of, skipped, tile_of, tile_rows
 from lunette.kernels.cpu.places import item_offset, list_cells
 from lunette.kernels.cpu.plan import AXES, AXIS_WIDTH, RANK, WINDOW_WIDTH
+from lunette.kernels.cpu.slides import slide
 from lunette.kernels.cpu.tiling import (
     AREA,
     COLUMNS,
@@ -69,7 +70,7 @@ def kernel(dtype: str, verb: str) -> Any:
     )
     load_bits = from_x.load_bits
     spread, most, most_from = here.spread, here.most, here.most_from
-    evens, odds = here.evens, here.odds
+    evens, odds, slide_back = here.evens, here.odds, slide(width - 1)
     store_y, store_y_part = from_x.store, from_x.store_part
     load_first, store_mark, store_mark_part = bytes_.load, bytes_.store, bytes_.store_part
     spread_mark, add_mark = wide.spread, wide.add
@@ -234,6 +235,30 @@ def kernel(dtype: str, verb: str) -> Any:
             return of_pairs(a, b, d, e, long, code, trusted)
 
         @compiled
+        def pair(x, at, long, code, trusted, others):
+            """`plain` of two neighbouring vectors of windows.
+
+            Of three cells, the first of a window is the last of the one before, so each cell is read once,
+            and one vector before them.
+            """
+            within()
+            if stride == 1 or not long:
+                d, u, trusted = plain(x, at, long, code, trusted)
+                e, v, others = plain(x, at + stride * width, long, code, others)
+                return d, u, e, v, trusted, others
+            one, two = spread_mark(code), spread_mark(code + mark(1))
+            three = spread_mark(code + mark(2))
+            a, b = load(x, at + 1), load(x, at + 1 + width)
+            trusted, odd = while_ordered(trusted, a, b), odds(a, b)
+            d, u = joined(slide_back(load(x, at + 1 - width), odd), one, evens(a, b), two)
+            d, u = joined(d, u, odd, three)
+            a, b = load(x, at + 1 + 2 * width), load(x, at + 1 + 3 * width)
+            others, after = while_ordered(others, a, b), odds(a, b)
+            e, v = joined(slide_back(odd, after), one, evens(a, b), two)
+            e, v = joined(e, v, after, three)
+            return d, u, e, v, trusted, others
+
+        @compiled
         def clipped(x, at, bits, long, code, trusted):
             """The same where only cells whose bits are set are inside."""
             within()
@@ -255,15 +280,16 @@ def kernel(dtype: str, verb: str) -> Any:
             within()
             trusted, others, c, top = all_lanes(), all_lanes(), 0, spread_mark(mark(codes[0]))
             reach = 2 * stride * width + (1 if stride == 1 else 0) + long
+            ahead = width - 1 if stride == 2 and long else 0
             while c < columns:
                 position = p + stride * c
                 a, b, i = spread(fill), spread(fill), add_mark(load_first(firsts, c), top)
-                if (position >= 0) & (position + reach <= n) & (c + 2 * width <= columns):
+                inside = (position >= ahead) & (position + reach <= n)
+                if inside & (c + 2 * width <= columns):
                     j = add_mark(load_first(firsts, c + width), top)
                     for r in range(count):
                         place, code = at + position + rows[r], mark(codes[r])
-                        d, u, trusted = plain(x, place, long, code, trusted)
-                        e, v, others = plain(x, place + stride * width, long, code, others)
+                        d, u, e, v, trusted, others = pair(x, place, long, code, trusted, others)
                         a, i = joined(a, i, d, u)
                         b, j = joined(b, j, e, v)
                     keep(y, q + c, marks, k + c, a, i, width)
