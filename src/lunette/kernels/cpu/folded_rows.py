@@ -21,7 +21,7 @@ from numba import types
 from lunette.kernels.cpu import machine
 from lunette.kernels.cpu.asking import ask
 from lunette.kernels.cpu.counts import counted, divisor
-from lunette.kernels.cpu.halves import codec, ordered
+from lunette.kernels.cpu.halves import INFINITY, codec, ordered
 from lunette.kernels.cpu.lanes import lanes
 from lunette.kernels.cpu.machine import apart, compiled, pointer, within
 from lunette.kernels.cpu.places import item_offset, list_cells
@@ -81,14 +81,14 @@ def kernel(dtype: str, operation: str) -> Any:
         work, outer.half
     )
     store, store_part = to_y.store, to_y.store_part
-    zero = work(0)
+    zero, halves = work(0), outer.half in INFINITY
     fill = zero if summing else outer.least
     size_of, kept_size, whole_lines = memory.bitwidth // 8, kept.bitwidth // 8, kept == work
     pour_lines, pour_rest = line_flow()
 
     @compiled
     def safe(trusted, a, b):
-        """The lanes of `trusted` where neither is a NaN; in halves, nor −0."""
+        """The lanes of `trusted` where neither is a NaN."""
         within()
         return trusted if summing else while_ordered(trusted, a, b)
 
@@ -397,8 +397,8 @@ def kernel(dtype: str, operation: str) -> Any:
                 pour_rest(stage_at, line_at, filled, skip)
             if seen:
                 flags[item] = 1
-            if mixed:
-                flags[g[ITEMS] + item] = 1
+            if mixed:  # of halves no quick kernel knows what to do with a −0
+                flags[item if halves else g[ITEMS] + item] = 1
         settle()
 
     return fold_rows

@@ -1,7 +1,12 @@
 """Which lanes can still be trusted: masks that lose a lane where a number is met that needs care.
 
-A mask stays in its register, and each look at a vector is one instruction.
+A mask stays in its register, and each look at a vector is one instruction. Of halves that are compared as
+integers the mask is their lowest number so far: NaNs of one sign are below all others, and those of the other
+sign are found among the maxima.
 """
+
+# Numba types the kernels, not mypy.
+# mypy: disable-error-code="no-untyped-def,no-untyped-call"
 
 from __future__ import annotations
 
@@ -12,9 +17,9 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from lunette.kernels.cpu.half_lanes import out_of_order
 from lunette.kernels.cpu.halves import INFINITY
 from lunette.kernels.cpu.lanes import Vector, lanes
+from lunette.kernels.cpu.machine import compiled
 
 __all__ = ["Trust", "trust"]
 
@@ -33,6 +38,8 @@ class Trust(NamedTuple):
 @cache
 def trust(work: Any, half: str) -> Trust:
     """The masks for vectors of `work`; `half` names a half type that is compared as integers."""
+    if half in INFINITY:
+        return _lowest(work, INFINITY[half])
     count, real = lanes(work, work, "").width, isinstance(work, types.Float)
     mask = Vector(types.boolean, count)
 
@@ -66,13 +73,10 @@ def trust(work: Any, half: str) -> Trust:
 
     @intrinsic  # type: ignore[untyped-decorator]
     def while_ordered(context: Any, lanes: Any, a: Any, b: Any) -> Any:
-        """The lanes where neither is NaN; in halves compared as integers, nor −0."""
+        """The lanes where neither is NaN."""
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             before, a, b = arguments
-            if half in INFINITY:
-                found = builder.or_(*(out_of_order(builder, v, half) for v in (a, b)))
-                return builder.and_(before, builder.not_(found))
             return builder.and_(before, builder.fcmp_ordered("ord", a, b)) if real else before
 
         return mask(lanes, a, b), generate
@@ -107,3 +111,68 @@ def trust(work: Any, half: str) -> Trust:
         return mask(lanes, value), generate
 
     return Trust(all_lanes, both, lost, while_ordered, while_not_zero, while_not_minus_zero)
+
+
+def _lowest(work: Any, infinity: int) -> Trust:
+    """The masks for halves as integers: a lane is lost where its lowest number is below −∞."""
+    here = lanes(work, work, "")
+    count, least = here.width, here.least
+    mask = Vector(work, count)
+    kind = ir.VectorType(ir.IntType(work.bitwidth), count)
+
+    def all_of(number: int) -> Any:
+        return ir.Constant(kind, [number] * count)
+
+    def without(builder: Any, before: Any, found: Any) -> Any:
+        return builder.select(found, all_of(work.minval), before)
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def all_lanes(context: Any) -> Any:
+        """Every lane."""
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            return all_of(work.maxval)
+
+        return mask(), generate
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def lost(context: Any, lanes: Any) -> Any:
+        """Whether a lane is not among them."""
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            below = builder.icmp_signed("<", arguments[0], all_of(-1 - infinity))
+            found = builder.bitcast(below, ir.IntType(count))
+            return builder.icmp_unsigned("!=", found, ir.Constant(found.type, 0))
+
+        return types.boolean(lanes), generate
+
+    @compiled
+    def while_ordered(lanes, a, b):
+        """The lanes where neither is a NaN below −∞."""
+        return least(least(lanes, a), b)
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def while_not_zero(context: Any, lanes: Any, value: Any) -> Any:
+        """The lanes where a maximum is neither +0, which may have come after a −0, nor a NaN."""
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            before, value = arguments
+            zero = builder.icmp_signed("==", value, all_of(0))
+            nan = builder.icmp_signed(">", value, all_of(infinity))
+            return without(builder, before, builder.or_(zero, nan))
+
+        return mask(lanes, value), generate
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def while_not_minus_zero(context: Any, lanes: Any, value: Any) -> Any:
+        """The lanes where a number is neither −0 nor a NaN above +∞."""
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            before, value = arguments
+            zero = builder.icmp_signed("==", value, all_of(-1))
+            nan = builder.icmp_signed(">", value, all_of(infinity))
+            return without(builder, before, builder.or_(zero, nan))
+
+        return mask(lanes, value), generate
+
+    return Trust(all_lanes, least, lost, while_ordered, while_not_zero, while_not_minus_zero)
