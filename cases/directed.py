@@ -42,6 +42,7 @@ OTHERS: tuple[tuple[tuple[int, ...], Regions], ...] = (
     ((3, 63), (Sliding(1, 1), Sliding(9, 9))),
     ((3, 52), (Sliding(1, 1), Sliding(3, 1, 1))),
     ((4, 150), (Sliding(3, 2, 1), Sliding(3, 2, 1))),
+    ((5, 45), (Sliding(3, 2, 0), Sliding(3, 2, 0))),
     ((29,), (Sliding(3, 2, 1),)),
     ((11, 23), (Sliding(5, 3, 2), Sliding(4, 2, 1))),
     ((3, 4, 18), (Sliding(2, 1, 1), Sliding(3, 2, 1), Sliding(3, 2, 1))),

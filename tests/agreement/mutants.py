@@ -289,6 +289,13 @@ MUTATIONS: tuple[Mutation, ...] = (
         "one cell",
     ),
     Mutation(
+        "the first column of three taken from the vector at hand",
+        FOLDED,
+        "best = join(join(slide_back(odd, after), evens(a, b)), after)",
+        "best = join(join(slide_back(after, after), evens(a, b)), after)",
+        "max forward",
+    ),
+    Mutation(
         "the third column of three taken from the vector at hand",
         FOLDED,
         "best = join(best, slide_one(even, more))",
