@@ -59,7 +59,13 @@ def check(op, x, seed=0):
     np.testing.assert_array_equal(bits(tangent), bits(spec.jvp(op, x, dx)))
 
 
-@pytest.mark.parametrize("dtype", values.FLOATS)
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        *("float32", "bfloat16"),
+        *(pytest.param(dtype, marks=pytest.mark.full) for dtype in ("float64", "float16")),
+    ],
+)
 def test_small_geometries(dtype):
     kinds = values.kinds_of(dtype)
     for seed, (lengths, regions) in enumerate(SMALL):

@@ -125,12 +125,12 @@ def test_nothing_beside_the_result_is_touched(stream, offset, stage, columns):
     assert (room[100 + offset + expected.size :] == 77).all()
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64", "uint8"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_means_along_a_row_have_the_same_bits_in_registers_and_by_levels(stream, dtype):
     # Elements that are not side by side are never summed in registers.
     for kernel in range(16, 33):
         op = ln.AvgPool((kernel,), stride=1)
-        for length in (kernel, kernel + 1, kernel + 40, 4500):
+        for length in (kernel, kernel + 40, 4500):
             apart = cells((2, length, 2), np.int64, length).astype(dtype_named(dtype))[..., 0]
             x = np.ascontiguousarray(apart)
             stream(0)
