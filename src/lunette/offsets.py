@@ -18,7 +18,6 @@ from lunette import dispatch
 from lunette.ops.base import is_float
 from lunette.ops.pooling import Pooling
 from lunette.reductions import Max
-from lunette.regions import Part, Region, Sliding
 
 __all__ = [
     "NOWHERE",
@@ -39,7 +38,7 @@ NOWHERE = 255
 def forward_with_offsets(op: Pooling, x: Array) -> tuple[Array, Array]:
     """The value of every window, and the offset of its first winner (uint8)."""
     x = np.asarray(x)
-    _box(op, x.shape)
+    _check_box(op, x.shape)
     found = _kernels().forward_with_offsets(op, x) if _served(x) else None
     if found is not None:
         return found  # type: ignore[no-any-return]
@@ -50,7 +49,7 @@ def forward_with_offsets(op: Pooling, x: Array) -> tuple[Array, Array]:
 def vjp_from_offsets(op: Pooling, offsets: Array, grad: Array, shape: Shape) -> Array:
     """The gradient of every cell of an input of this shape: what `op.vjp` gives where they were taken."""
     grad, shape = np.asarray(grad), tuple(shape)
-    _check(op, offsets, shape, "gradient", grad)
+    _check(op, offsets, shape)
     op.check_gradient((shape,), (grad.dtype,), grad.shape, grad.dtype)
     found = _kernels().vjp_from_offsets(op, shape, offsets, grad) if _served(grad) else None
     if found is not None:
@@ -68,7 +67,7 @@ def vjp_from_offsets(op: Pooling, offsets: Array, grad: Array, shape: Shape) -> 
 def jvp_from_offsets(op: Pooling, offsets: Array, dx: Array) -> Array:
     """The directional derivative along `dx`: what `op.jvp` gives where the offsets were taken."""
     dx = np.asarray(dx)
-    _check(op, offsets, dx.shape, "tangent", dx)
+    _check(op, offsets, dx.shape)
     op.check_tangents((dx.shape,), (dx.dtype,), (dx.shape,), (dx.dtype,))
     batch, pooled = dx.shape[: dx.ndim - op.rank], dx.shape[dx.ndim - op.rank :]
     indices = indices_of(op, dx.shape, offsets).reshape(*batch, prod(_lengths(op, pooled)))
@@ -85,7 +84,7 @@ def offsets_of(op: Pooling, shape: Shape, indices: Array) -> Array:
     taps = np.zeros((1,) * op.rank, np.int64)
     kept = np.reshape(indices, (*shape[: len(shape) - op.rank], *_lengths(op, pooled)))
     positions = np.unravel_index(np.maximum(kept, 0), pooled)
-    for axis, (starts, step, box) in enumerate(_axes(op, pooled)):
+    for axis, (starts, step, box) in enumerate(_boxes(op, pooled)):
         along = [1] * op.rank
         along[axis] = -1
         taps = taps * box + (positions[axis] - starts.reshape(along)) // step
@@ -95,7 +94,7 @@ def offsets_of(op: Pooling, shape: Shape, indices: Array) -> Array:
 def indices_of(op: Pooling, shape: Shape, offsets: Array) -> Array:
     """Offsets as flat positions in the pooled axes (int64), −1 for none."""
     pooled = shape[len(shape) - op.rank :]
-    axes = _axes(op, pooled)
+    axes = _boxes(op, pooled)
     kept = np.reshape(offsets, (*shape[: len(shape) - op.rank], *_lengths(op, pooled)))
     taps, outside = kept.astype(np.int64), kept != NOWHERE
     empty, flat, after = ~outside, np.zeros_like(taps), 1
@@ -119,44 +118,32 @@ def indices_of(op: Pooling, shape: Shape, offsets: Array) -> Array:
 
 
 @lru_cache(maxsize=1024)
-def _box(op: Pooling, shape: Shape) -> int:
-    """Taps of the box of a window; a ValueError where a byte does not tell them apart."""
+def _check_box(op: Pooling, shape: Shape) -> None:
+    """That a byte tells the taps of a window apart, and that results fit in memory."""
     op.check_indices()
-    op.out_shape(shape)
-    taps = prod(box for *_, box in _axes(op, shape[len(shape) - op.rank :]))
+    pooled = shape[len(shape) - op.rank :]
+    for results in (op.out_shape(shape), _lengths(op, pooled)):  # an empty batch has boxes too
+        dispatch.check_fits(results, np.dtype(np.int64))
+    taps = prod(box for *_, box in _boxes(op, pooled))
     if taps > NOWHERE:
         raise ValueError(
             f"{op!r}: windows of {taps} taps; expected at most {NOWHERE}, so that an offset fits a byte; "
             "use indices"
         )
-    return taps
 
 
-def _axes(op: Pooling, pooled: Shape) -> list[tuple[Array, int, int]]:
+def _boxes(op: Pooling, pooled: Shape) -> list[tuple[Array, int, int]]:
     """Of each pooled axis: where tap 0 of each output is, what is between taps, and taps."""
-    return [_axis(region, n) for region, n in zip(op.regions, pooled, strict=True)]
-
-
-def _axis(region: Region, n: int) -> tuple[Array, int, int]:
-    outputs = np.arange(region.out_length(n))
-    if isinstance(region, Part):
-        starts, step, box = _axis(region.region, region.length)
-        first, last = region.outputs
-        return starts[first:last] - region.slab_range[0], step, box
-    if isinstance(region, Sliding):
-        stride = int(region.stride or 1)
-        return outputs * stride - region.margins(n)[0], region.dilation, region.kernel
-    table = region.table(n, 0, len(outputs))
-    return table[:, 0], 1, int((table[:, 1] - table[:, 0]).max(initial=1))
+    return [region.boxes(n) for region, n in zip(op.regions, pooled, strict=True)]
 
 
 def _lengths(op: Pooling, pooled: Shape) -> Shape:
     return tuple(region.out_length(n) for region, n in zip(op.regions, pooled, strict=True))
 
 
-def _check(op: Pooling, offsets: Array, shape: Shape, name: str, value: Array) -> None:
+def _check(op: Pooling, offsets: Array, shape: Shape) -> None:
     """That a max with one winner per window can have given these offsets."""
-    _box(op, shape)
+    _check_box(op, shape)
     if op.reduction != Max("first"):
         raise ValueError(f"{op!r}: one winner per window means ties='first'")
     if not isinstance(offsets, np.ndarray) or offsets.dtype != np.uint8:
@@ -165,8 +152,6 @@ def _check(op: Pooling, offsets: Array, shape: Shape, name: str, value: Array) -
         raise ValueError(
             f"offsets have shape {offsets.shape}; expected the output's {op.out_shape(shape)}"
         )
-    if not is_float(value.dtype):
-        raise TypeError(f"{name} has dtype {value.dtype}: integers have no tangent or gradient")
 
 
 # -- kernels --

@@ -65,6 +65,11 @@ class Region:
         """
         return np.array([self.window(n, i) for i in range(first, last)], np.int64).reshape(-1, 4)
 
+    def boxes(self, n: int) -> tuple[np.ndarray[Any, Any], int, int]:
+        """Where tap 0 of each window is, on padding or not; what is between taps; taps of the longest."""
+        table = self.table(n, 0, self.out_length(n))
+        return table[:, 0], 1, int((table[:, 1] - table[:, 0]).max(initial=1))
+
     def readers(self, n: int, lo: int, hi: int) -> Sequence[int]:
         """Every output that reads some position of `lo ≤ p < hi`, in increasing order."""
         raise NotImplementedError
@@ -171,6 +176,10 @@ class Sliding(Region):
         rows[:, 2] = step
         rows[:, 3] = np.minimum(self.kernel, (n + after - 1 - origin) // step + 1)
         return rows
+
+    def boxes(self, n: int) -> tuple[np.ndarray[Any, Any], int, int]:
+        starts = np.arange(self.out_length(n)) * self._stride - self.margins(n)[0]
+        return starts, self.dilation, self.kernel
 
     def whole(self, n: int, first: int, last: int) -> tuple[int, int]:
         """Those of outputs `first ≤ i < last` whose windows lie in the axis, as a range."""
@@ -295,6 +304,10 @@ class Part(Region):
         rows = self.region.table(self.length, self.outputs[0] + first, self.outputs[0] + last)
         rows[rows[:, 0] != rows[:, 1], :2] -= self.slab_range[0]
         return rows
+
+    def boxes(self, n: int) -> tuple[np.ndarray[Any, Any], int, int]:
+        starts, step, taps = self.region.boxes(self.length)
+        return starts[slice(*self.outputs)] - self.slab_range[0], step, taps
 
     def readers(self, n: int, lo: int, hi: int) -> Sequence[int]:
         offset, (first, last) = self.slab_range[0], self.outputs

@@ -138,6 +138,10 @@ def test_bad_input():
     value, found = offsets.forward_with_offsets(op, x)
     with pytest.raises(ValueError, match="256 taps; expected at most 255"):
         offsets.forward_with_offsets(ln.MaxPool((16, 16)), np.zeros((16, 16), np.float32))
+    for items in (0, 1):  # nothing of that size is allocated first
+        with pytest.raises(ValueError, match="this machine has"):
+            far = ln.MaxPool((2, 2), stride=1, padding=10**30)
+            offsets.forward_with_offsets(far, np.zeros((items, 4, 4), np.float32))
     with pytest.raises(TypeError, match="max"):
         offsets.forward_with_offsets(ln.AvgPool((2, 2)), x)
     with pytest.raises(ValueError, match="ties='first'"):

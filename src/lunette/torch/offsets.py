@@ -17,6 +17,8 @@ import torch
 from torch import Tensor
 
 from lunette import offsets as on_arrays
+from lunette.kernels.cpu.plan import SIDE_BY_SIDE
+from lunette.offsets import NOWHERE
 from lunette.reductions import Max
 from lunette.regions import Sliding
 from lunette.torch import library
@@ -26,12 +28,6 @@ from lunette.torch.encoding import decode
 from lunette.torch.memory import array_of, empty, format_of, tensor_of
 
 __all__ = ["max_with_offsets", "serves"]
-
-CELLS = 255
-"""Cells of the largest window whose offsets fit a byte; 255 itself stands for no cell."""
-
-FEW_CELLS = 64
-"""Cells of the largest window whose winners a CPU kernel finds cell by cell."""
 
 library.LIBRARY.define("max_with_offsets(Tensor x, str op) -> (Tensor, Tensor)", tags=library.TAGS)
 library.LIBRARY.define(
@@ -51,10 +47,10 @@ def serves(x: Tensor, op: str, backend: str | None) -> bool:
     if not (x.requires_grad and torch.is_grad_enabled()):
         return False
     if x.is_cuda:
-        return backend in (None, "triton") and _taps(op) <= CELLS
+        return backend in (None, "triton") and _taps(op) <= NOWHERE
     # On a CPU rows must lie side by side, and windows be so small that kernels go cell by cell.
     in_rows = x.device.type == "cpu" and x.is_contiguous() and x.is_floating_point()
-    return in_rows and backend in (None, "cpu") and _taps(op) <= FEW_CELLS
+    return in_rows and backend in (None, "cpu") and _taps(op) <= SIDE_BY_SIDE
 
 
 @lru_cache(maxsize=4096)
@@ -63,7 +59,7 @@ def _taps(op: str) -> int:
     pooling = decode(op)
     kernels = [r.kernel for r in pooling.regions if isinstance(r, Sliding)]
     sliding = len(kernels) == pooling.rank
-    return prod(kernels) if pooling.reduction == Max("first") and sliding else CELLS + 1
+    return prod(kernels) if pooling.reduction == Max("first") and sliding else NOWHERE + 1
 
 
 def _max_with_offsets_cuda(x: Tensor, op: str) -> tuple[Tensor, Tensor]:
