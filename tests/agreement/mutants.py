@@ -40,6 +40,7 @@ HALF_LANES, STREAMS = _of("half_lanes"), _of("streams")
 FOLDED, UNSHARED, COUNTS = _of("folded_rows"), _of("unshared"), _of("counts")
 PLACES, TABLES = _of("places"), _of("window_tables")
 OFFSETS, GATHERED, SMOOTH = _of("offsets"), _of("gathered"), _of("smooth")
+WINNING = _of("winning_rows")
 PHASES, TILING, EXPONENTIALS = _of("phases"), _of("tiling"), _of("exponentials")
 PIVOTS, POWERS, SHARES = _of("pivots"), _of("powers"), _of("shares")
 
@@ -510,42 +511,42 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "a winner one cell late",
-        OFFSETS,
+        WINNING,
         "evens(a, b), spread_mark(code), odds(a, b), spread_mark(code + mark(1))",
         "evens(a, b), spread_mark(code), odds(a, b), spread_mark(code + mark(2))",
         "max indices",
     ),
     Mutation(
         "the third cell of a row taken for the second",
-        OFFSETS,
+        WINNING,
         "best, where = joined(best, where, d, spread_mark(code + mark(2)))",
         "best, where = joined(best, where, d, spread_mark(code + mark(1)))",
         "max indices",
     ),
     Mutation(
         "all −inf won by the padding",
-        OFFSETS,
+        WINNING,
         "a, b, i = spread(fill), spread(fill), add_mark(load_first(firsts, c), top)",
         "a, b, i = spread(fill), spread(fill), top",
         "max of −inf",
     ),
     Mutation(
         "all −inf won by the padding, in windows of any kind",
-        OFFSETS,
+        WINNING,
         "first = add_mark(load_first(firsts, c), spread_mark(mark(codes[0])))",
         "first = spread_mark(mark(codes[0]))",
         "max of −inf",
     ),
     Mutation(
         "a row that ends one cell early for its bits",
-        OFFSETS,
+        WINNING,
         "low, high = max(0, min(64, -p)), max(0, min(64, n - p))",
         "low, high = max(0, min(64, -p)), max(0, min(64, n - 1 - p))",
         "max indices",
     ),
     Mutation(
         "a later cell takes what an equal one has won",
-        OFFSETS,
+        WINNING,
         "return most(best, value), most_from(best, value, where, code)",
         "return most(value, best), most_from(value, best, code, where)",
         "max indices",
