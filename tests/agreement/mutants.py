@@ -43,6 +43,7 @@ OFFSETS, GATHERED, SMOOTH = _of("offsets"), _of("gathered"), _of("smooth")
 WINNING = _of("winning_rows")
 PHASES, TILING, EXPONENTIALS = _of("phases"), _of("tiling"), _of("exponentials")
 PIVOTS, POWERS, SHARES = _of("pivots"), _of("powers"), _of("shares")
+POWER_SUMS = _of("power_sums")
 
 MUTATIONS: tuple[Mutation, ...] = (
     # -- which cells a window reads --
@@ -427,29 +428,57 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "padding left out of a sum of powers",
         SMOOTH,
-        "total = add(total, uncounted(counts, counted, real_rows, cells, c))",
-        "total = add(total, spread(zero))",
+        "total = add(load(s, v + c), load(s, pads + c))",
+        "total = load(s, v + c)",
         "smooth forward",
     ),
     Mutation(
         "a row of the window left out of a sum of powers",
-        SMOOTH,
-        "k = row + r * step * slot",
-        "k = row + max(0, r - 1) * step * slot",
+        POWER_SUMS,
+        "add(add(load(s, before + c), a), b)",
+        "add(a, b)",
+        "smooth forward",
+    ),
+    Mutation(
+        "one row for all in a sum of many",
+        POWER_SUMS,
+        "total = add(total, load(s, rows[r] + c))",
+        "total = add(total, load(s, rows[0] + c))",
+        "smooth forward",
+    ),
+    Mutation(
+        "a place for a row of powers that is still needed",
+        TILING,
+        "1 << (most - 1).bit_length()",
+        "max(1, (1 << (most - 1).bit_length()) // 2)",
+        "smooth forward",
+    ),
+    Mutation(
+        "rows before the first of a window never raised",
+        TILING,
+        "starts = np.minimum.accumulate(windows[::-1, 0])[::-1]",
+        "starts = windows[:, 0].copy()",
+        "smooth forward",
+    ),
+    Mutation(
+        "the other half of a sum of powers along a row",
+        POWER_SUMS,
+        "if kernel > 1:\n                        total = add(total, odds(a, b))",
+        "if kernel > 1:\n                        total = add(total, evens(a, b))",
         "smooth forward",
     ),
     Mutation(
         "a cell past the limit taken for nothing",
         SMOOTH,
-        "how = (zero, rate, rest, limit, infinity)",
-        "how = (zero, rate, rest, limit, zero)",
+        "how = (scales_here[0], scales_here[1], scales_here[2], infinity)",
+        "how = (scales_here[0], scales_here[1], scales_here[2], zero)",
         "smooth mixed",
     ),
     Mutation(
         "windows with a cell past the limit not done again",
         SMOOTH,
-        "& ((1 << min(left, width)) - 1)",
-        "& 0",
+        "if not seen:",
+        "if seen == seen:",
         "smooth mixed",
     ),
     Mutation(
@@ -488,10 +517,17 @@ MUTATIONS: tuple[Mutation, ...] = (
         "smooth vjp",
     ),
     Mutation(
+        "the second tap of a phase forgotten",
+        SHARES,
+        "b = add(load(s, b0 + c), load(s, b1 + c))",
+        "b = load(s, b0 + c)",
+        "smooth vjp",
+    ),
+    Mutation(
         "every row of a gradient by the first of its readers",
         SHARES,
-        "k = sums_at[r] + c\n",
-        "k = sums_at[0] + c\n",
+        "b = sums + (g[r + 2] - low) * pitch_s",
+        "b = sums + (g[r] - low) * pitch_s",
         "smooth vjp",
     ),
     Mutation(
@@ -605,14 +641,14 @@ MUTATIONS: tuple[Mutation, ...] = (
         PHASES,
         "if first_alone:",
         "if first_alone & (n < 0):",
-        "smooth forward",
+        "smooth jvp",
     ),
     Mutation(
         "the first tap's phase forgotten",
         TILING,
         "places = [origin % stride + t * dilation for t in range(kernel)]",
         "places = [t * dilation for t in range(kernel)]",
-        "smooth forward",
+        "smooth jvp",
     ),
     Mutation(
         "a coefficient of a vector's exp a little off",

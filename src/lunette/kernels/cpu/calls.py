@@ -10,7 +10,7 @@ import numpy as np
 from lunette.kernels import threads
 from lunette.kernels.cpu.library import Kernels
 from lunette.kernels.cpu.pieces import Pieces
-from lunette.kernels.cpu.plan import Plan, memory_order
+from lunette.kernels.cpu.plan import SMALL, Plan, memory_order
 from lunette.kernels.cpu.results import new_array
 from lunette.kernels.cpu.tiling import Tiling
 
@@ -18,9 +18,6 @@ __all__ = ["Call", "MarkedGradient", "QuickCall", "TiledCall", "WeightedGradient
 
 Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]
-
-SMALL = 1 << 20
-"""Cells visited below which one thread does the call, in some 0.1 ms: waking another takes as long."""
 
 
 class _Scratch(threading.local):
@@ -184,8 +181,7 @@ class TiledCall:
         self, steps: list[tuple[Any, Tiling]], shape: Shape, dtype: Any, again: Any
     ) -> None:
         self.steps, self.shape, self.dtype, self.again = steps, shape, dtype, again
-        # A mark beside a value costs as much as another cell.
-        self.small = 2 * steps[0][1].all_outputs * steps[0][1].cells <= SMALL
+        self.small = steps[0][1].small
 
     def new(self) -> Array:
         """The array for the result."""

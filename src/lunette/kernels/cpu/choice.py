@@ -44,6 +44,7 @@ row_first, column_first, wide = Kernels("row_first"), Kernels("column_first"), K
 folded_rows, unshared = Kernels("folded_rows"), Kernels("unshared")
 winners, offsets, gathered = Kernels("winners"), Kernels("offsets"), Kernels("gathered")
 spread, smooth, shares = Kernels("spread"), Kernels("smooth"), Kernels("shares")
+smooth_tangents = Kernels("smooth_tangents")
 direct = Kernels("direct")
 
 
@@ -98,7 +99,7 @@ def forward_call(
             return Call(kernel, plan, out, result, lane, units, 8 * plan.scratch_cells)
     y_steps = _result_steps(out, -1)
     if kind == SMOOTH and trusting:
-        tiling = _tiling(op, shape, (steps, y_steps, y_steps), dtype, areas=1, spare=1)
+        tiling = _tiling(op, shape, (steps, y_steps, y_steps), dtype, in_turn=True)
         if tiling is not None:
             kernel = smooth.kernel(dtype.name, "forward", _rises(op))
             again = lambda: forward_call(op, shape, strides, dtype, False)  # noqa: E731
@@ -117,7 +118,7 @@ def indices_call(
     y_steps = _result_steps(out, -1)
     if trusting:
         steps = (_elements(strides, dtype), y_steps, y_steps)
-        tiling = _tiling(op, shape, steps, dtype, by_phase=False)
+        tiling = _tiling(op, shape, steps, dtype)
         if tiling is not None:
             again = lambda: indices_call(op, shape, strides, dtype, False)  # noqa: E731
             return TiledCall([(offsets.kernel(dtype.name, "indices"), tiling)], out, dtype, again)
@@ -134,7 +135,7 @@ def offsets_call(op: Pooling, shape: Shape, strides: Shape, dtype: Any) -> Tiled
     out = _kept_shape(op, shape)
     y_steps = _result_steps(out, -1)
     steps = (_elements(strides, dtype), y_steps, y_steps)
-    tiling = _tiling(op, shape, steps, dtype, by_phase=False)
+    tiling = _tiling(op, shape, steps, dtype)
     if tiling is None:
         return None
     return TiledCall([(offsets.kernel(dtype.name, "kept"), tiling)], out, dtype, None)
@@ -159,11 +160,11 @@ def tangent_call(
     out = _kept_shape(op, shape)
     all_steps = (_elements(strides, dtype), _result_steps(out, -1), _elements(tangent, dtype))
     if trusting and is_float(dtype) and ties in ("first", ""):
-        tiling = _tiling(op, shape, all_steps, dtype, by_phase=kind != MAX)
+        tiling = _tiling(op, shape, all_steps, dtype, in_turn=kind == SMOOTH)
         if tiling is not None:
             kernel = offsets.kernel(dtype.name, "jvp")
             if kind == SMOOTH:
-                kernel = smooth.kernel(dtype.name, "jvp", _rises(op))
+                kernel = smooth_tangents.kernel(dtype.name, _rises(op))
             again = lambda: tangent_call(op, shape, strides, tangent, dtype, False)  # noqa: E731
             return TiledCall([(kernel, tiling)], out, dtype, again)
     plan = Plan(op, shape, all_steps)
@@ -189,7 +190,7 @@ def gradient_call(
             again = lambda: gradient_call(op, shape, strides, grad, dtype, False)  # noqa: E731
             # It is there if `back` is.
             ahead = (
-                _tiling(op, shape, arrays, dtype, areas=1, spare=1, by_phase=kind != MAX) or back
+                _tiling(op, shape, arrays, dtype, areas=1, spare=1, in_turn=kind == SMOOTH) or back
             )
             if kind == MAX:
                 marks = offsets.kernel(dtype.name, "offsets")
@@ -231,11 +232,19 @@ def _tiling(
     )
     if cells > SIDE_BY_SIDE or not lies_alike(op, shape) or 0 in shape:
         return None
+    if _kind(op.reduction) == SMOOTH and _far_apart(op.regions[-1], shape[-1]):
+        return None
     size = 4 if _is_half(dtype) else dtype.itemsize
     if not is_float(dtype) and not isinstance(op.reduction, Max):
         size = 8
     tiling = Tiling(op, shape, steps, size, **how)
     return None if tiling.empty or tiling.cells > MOST_CELLS else tiling
+
+
+def _far_apart(region: Any, n: int) -> bool:
+    """Whether most cells between windows that lie alike are read by none, so that powers of all would be waste."""
+    stride, _, dilation, kernel = regular(region, n)
+    return stride > 2 * dilation * kernel + 16
 
 
 def _is_half(dtype: Any) -> bool:

@@ -14,12 +14,10 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from lunette.kernels.cpu.asking import ask_for
 from lunette.kernels.cpu.halves import Codec
 from lunette.kernels.cpu.lanes import lanes
 from lunette.kernels.cpu.machine import apart, compiled, real, within
 from lunette.kernels.cpu.plan import AXES, AXIS_WIDTH, RANK, WINDOW_WIDTH
-from lunette.kernels.cpu.powers import power
 from lunette.kernels.cpu.tiling import (
     COLUMN_TILES,
     DEPTH,
@@ -40,6 +38,7 @@ __all__ = [
     "leading_place",
     "leading_readers",
     "reads",
+    "rows_in_ring",
     "rows_of",
     "skipped",
     "tile_of",
@@ -104,6 +103,18 @@ def rows_of(g, i):
 
 
 @compiled
+def rows_in_ring(g, i, leads, deep, slot, begin, places):
+    """Where the rows of output `i`'s windows are, layer by layer, if rows take turns; gives how many."""
+    first, step, rows, _ = rows_of(g, i)
+    count, last = 0, g[DEPTH] - 1
+    for layer in range(leads):
+        for r in range(rows):
+            places[count] = begin + layer * deep + ((first + r * step) & last) * slot
+            count += 1
+    return count
+
+
+@compiled
 def skipped(g, entry, i):
     """Taps of output `i` on an axis that lie before the input."""
     if g[entry + 10] == 0:
@@ -165,45 +176,13 @@ def layout(codec: Codec, watch: str, rarely: bool = False) -> Any:
     """`lay` for a codec; it watches for "nan", or for all that is not "finite", or not at all.
 
     One that is `rarely` needed gathers all rows, and is faster to compile.
-
-    With "powers" it lays out e^(beta·x) of every cell, and its `fill` is a tuple: the number for padding,
-    beta·log2(e) and what its rounding left out, the limit, and the number for cells past it.
     """
     from_x, here = lanes(codec.memory, codec.work, codec.half), lanes(codec.work, codec.work, "")
     width, load, load_part, load_step = here.width, from_x.load, from_x.load_part, from_x.load_step
     store, store_part, evens, odds = here.store, here.store_part, here.evens, here.odds
     subtract, unordered = here.subtract, here.unordered
     for_nan, for_all, read, zero = watch == "nan", watch == "finite", codec.load, codec.work(0)
-    raises, spread = watch == "powers", here.spread
-
-    if raises:
-
-        @compiled
-        def blank(fill):
-            return fill[0]
-
-        @compiled
-        def turned(a, fill):
-            _, rate, rest, limit, other = fill
-            return power(a, spread(rate), spread(rest), spread(limit), spread(other))
-
-        @compiled
-        def turned_one(v, fill):
-            return power(v, fill[1], fill[2], fill[3], fill[4])
-
-    else:
-
-        @compiled
-        def blank(fill):
-            return fill
-
-        @compiled
-        def turned(a, fill):
-            return a
-
-        @compiled
-        def turned_one(v, fill):
-            return v
+    spread = here.spread
 
     @compiled
     def strange(a, b):
@@ -225,34 +204,34 @@ def layout(codec: Codec, watch: str, rarely: bool = False) -> Any:
         return (for_nan & (v != v)) | (for_all & (v - v != v - v))
 
     @compiled
-    def around(s, to, lo, hi, need, empty):
+    def around(s, to, lo, hi, need, fill):
         """Padding before `lo` and from `hi` on; what it writes past either end is written again."""
         within()
         for c in range(0, lo, width):
-            store(s, to + c, spread(empty))
+            store(s, to + c, spread(fill))
         for c in range(hi, need, width):
-            store(s, to + c, spread(empty))
+            store(s, to + c, spread(fill))
 
     @compiled
     def by_one(x, at, pitch, rows, start, n, s, to, slot, need, fill):
         """Rows of stride 1: cells lo … hi are in the row."""
         within()
         lo, hi = min(need, max(0, -start)), max(0, min(need, n - start))
-        seen, p, empty = 0, at + start, blank(fill)
+        seen, p = 0, at + start
         for _ in range(rows):
-            around(s, to, lo, hi, need, empty)
+            around(s, to, lo, hi, need, fill)
             if hi - lo >= width:
                 for c in range(lo, hi - width, width):
                     a = load(x, p + c)
                     seen |= strange(a, a)
-                    store(s, to + c, turned(a, fill))
+                    store(s, to + c, a)
                 a = load(x, p + hi - width)
                 seen |= strange(a, a)
-                store(s, to + hi - width, turned(a, fill))
+                store(s, to + hi - width, a)
             elif hi > lo:
-                a = load_part(x, p + lo, 0, hi - lo, empty)
+                a = load_part(x, p + lo, 0, hi - lo, fill)
                 seen |= strange_part(x, p + lo, hi - lo, a)
-                store_part(s, to + lo, turned(a, fill), hi - lo)
+                store_part(s, to + lo, a, hi - lo)
             p += pitch
             to += slot
         return seen
@@ -266,41 +245,34 @@ def layout(codec: Codec, watch: str, rarely: bool = False) -> Any:
         second_alone = (lo > 0) & (start + 2 * lo - 1 == 0)
         first_alone = (hi < need) & (start + 2 * hi >= 0) & (start + 2 * hi < n)
         seen, p, other, left = 0, at + start, to + length, 2 * (hi - lo)
-        empty = blank(fill)
         for _ in range(rows):
-            around(s, to, lo, hi, need, empty)
-            around(s, other, lo, hi, need, empty)
+            around(s, to, lo, hi, need, fill)
+            around(s, other, lo, hi, need, fill)
             if hi - lo >= width:
                 for c in range(lo, hi - width, width):
-                    if raises:
-                        ask_for(x, p + 2 * c)
-                        ask_for(x, p + 2 * c + width)
                     a, b = load(x, p + 2 * c), load(x, p + 2 * c + width)
                     seen |= strange(a, b)
-                    store(s, to + c, turned(evens(a, b), fill))
-                    store(s, other + c, turned(odds(a, b), fill))
+                    store(s, to + c, evens(a, b))
+                    store(s, other + c, odds(a, b))
                 c = hi - width
-                if raises:
-                    ask_for(x, p + 2 * c)
-                    ask_for(x, p + 2 * c + width)
                 a, b = load(x, p + 2 * c), load(x, p + 2 * c + width)
                 seen |= strange(a, b)
-                store(s, to + c, turned(evens(a, b), fill))
-                store(s, other + c, turned(odds(a, b), fill))
+                store(s, to + c, evens(a, b))
+                store(s, other + c, odds(a, b))
             elif hi > lo:
-                a = load_part(x, p + 2 * lo, 0, min(width, left), empty)
-                b = load_part(x, p + 2 * lo + width, 0, left - width, empty)
+                a = load_part(x, p + 2 * lo, 0, min(width, left), fill)
+                b = load_part(x, p + 2 * lo + width, 0, left - width, fill)
                 seen |= strange_part(x, p + 2 * lo, min(width, left), a)
                 seen |= strange_part(x, p + 2 * lo + width, left - width, b)
-                store_part(s, to + lo, turned(evens(a, b), fill), hi - lo)
-                store_part(s, other + lo, turned(odds(a, b), fill), hi - lo)
+                store_part(s, to + lo, evens(a, b), hi - lo)
+                store_part(s, other + lo, odds(a, b), hi - lo)
             if second_alone:
                 one = read(x[p + 2 * lo - 1])
-                s[other + lo - 1] = turned_one(one, fill)
+                s[other + lo - 1] = one
                 seen |= odd_one(one)
             if first_alone:
                 one = read(x[p + 2 * hi])
-                s[to + hi] = turned_one(one, fill)
+                s[to + hi] = one
                 seen |= odd_one(one)
             p += pitch
             to += slot
@@ -311,7 +283,7 @@ def layout(codec: Codec, watch: str, rarely: bool = False) -> Any:
     def by_step(x, at, pitch, rows, far, start, n, s, to, slot, length, need, stride, phases, fill):
         """Rows of any stride and layout, gathered."""
         within()
-        seen, empty = 0, blank(fill)
+        seen = 0
         for _ in range(rows):
             for phase in range(phases):
                 # The blocks whose cell of this phase lies in the row.
@@ -320,16 +292,11 @@ def layout(codec: Codec, watch: str, rarely: bool = False) -> Any:
                 for c in range(0, need, width):
                     first, last = min(max(0, low - c), width), max(0, min(width, high - c))
                     p = at + (start + phase + stride * c) * far
-                    a = load_step(x, p, stride * far, first, last, empty)
-                    store(s, to + phase * length + c, turned(a, fill))
+                    a = load_step(x, p, stride * far, first, last, fill)
+                    store(s, to + phase * length + c, a)
                     if for_all:
                         a = load_step(x, p, stride * far, first, last, zero)
                     seen |= strange(a, a)
-                if raises:
-                    for c in range(min(need, low)):
-                        s[to + phase * length + c] = empty
-                    for c in range(max(0, high), need):
-                        s[to + phase * length + c] = empty
             at += pitch
             to += slot
         return seen

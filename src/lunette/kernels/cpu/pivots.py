@@ -22,9 +22,10 @@ __all__ = ["Pivots", "about_pivots"]
 
 
 class Pivots(NamedTuple):
-    """For rows in `s` at `p`: `of(s, p, pads, g, …)` is the pivots, `sums(s, p, pads, pivot, beta, …)` the sums
-    of shares, `tangents(s, second, p, pivot, beta, …)` the sums of shares times tangents. All end with
-    `g, taps, size, leads, deep, rows, step`: the taps of a row, and where the rows of a window are.
+    """Of outputs c, c + 1, …, with `count` rows of a window in `s` from `rows[r]` on, laid out by phase:
+    `of(s, c, rows, count, pads, …)` is the pivots, `sums(s, c, rows, count, pads, pivot, beta, …)` the sums of
+    shares, `tangents(s, second, c, rows, count, pivot, beta, …)` the sums of shares times tangents, which lie as
+    cells do, `second` after them. All end with `g, taps, size`: the taps of a row.
     """
 
     of: Any
@@ -42,16 +43,13 @@ def about_pivots(work: Any, rising: bool) -> Pivots:
     zero, fill = work(0), work(-math.inf if rising else math.inf)
 
     @compiled
-    def of(s, p, pads, g, taps, size, leads, deep, rows, step):
+    def of(s, c, rows, count, pads, g, taps, size):
         best = spread(fill)
-        for _ in range(leads):
-            for r in range(rows):
-                for t in range(size):
-                    best = extreme(best, load(s, p + r * step + g[taps + t]))
-            p += deep
-        if g[
-            COUNT_PADDING
-        ]:  # zeros that count, in the windows that have some: elsewhere 0/0 is NaN
+        for r in range(count):
+            for t in range(size):
+                best = extreme(best, load(s, rows[r] + c + g[taps + t]))
+        if g[COUNT_PADDING]:
+            # Zeros that count, in the windows that have some: elsewhere 0/0 is NaN.
             best = extreme(best, divide(spread(zero), pads))
         return best
 
@@ -62,28 +60,24 @@ def about_pivots(work: Any, rising: bool) -> Pivots:
         return multiply(pads, exp_beside_one(below))
 
     @compiled
-    def sums(s, p, pads, pivot, beta, g, taps, size, leads, deep, rows, step):
+    def sums(s, c, rows, count, pads, pivot, beta, g, taps, size):
         total = spread(zero)
-        for _ in range(leads):
-            for r in range(rows):
-                for t in range(size):
-                    cell = load(s, p + r * step + g[taps + t])
-                    total = add(total, exp_beside_one(multiply(beta, subtract(cell, pivot))))
-            p += deep
+        for r in range(count):
+            for t in range(size):
+                cell = load(s, rows[r] + c + g[taps + t])
+                total = add(total, exp_beside_one(multiply(beta, subtract(cell, pivot))))
         if g[COUNT_PADDING]:
             total = add(total, padding(pads, pivot, beta))
         return total
 
     @compiled
-    def tangents(s, second, p, pivot, beta, g, taps, size, leads, deep, rows, step):
+    def tangents(s, second, c, rows, count, pivot, beta, g, taps, size):
         total = spread(zero)
-        for _ in range(leads):
-            for r in range(rows):
-                for t in range(size):
-                    k = p + r * step + g[taps + t]
-                    part = exp_down(multiply(beta, subtract(load(s, k), pivot)))
-                    total = add(total, multiply(part, load(s, second + k)))
-            p += deep
+        for r in range(count):
+            for t in range(size):
+                k = rows[r] + c + g[taps + t]
+                part = exp_down(multiply(beta, subtract(load(s, k), pivot)))
+                total = add(total, multiply(part, load(s, second + k)))
         return total
 
     return Pivots(of, sums, tangents)

@@ -21,7 +21,11 @@ Array = np.ndarray[Any, Any]
 LARGE = 1 << 20
 """Bytes from which a result lies in a block; smaller ones come from the allocator's own lists."""
 
-ALIGNMENT = 64
+PAGE = 4096
+START = PAGE // 2
+"""Where in a page a result begins. Arrays of others begin at the start of a page, or near it. A kernel that reads
+and writes as fast would have its loads wait for the store before, where both lie alike in their pages
+but for a few bytes: the processor knows a store in flight by its place in the page alone."""
 
 
 def _limit() -> int:
@@ -41,16 +45,16 @@ class _Kept:
         self.limit: int | None = None
 
     def take(self, size: int) -> Array:
-        """A block of `size` bytes and some more for alignment."""
+        """A block of `size` bytes and a page more."""
         for _ in range(len(self.blocks)):
             try:
                 block = self.blocks.popleft()  # atomic: no other thread gets it too
             except IndexError:
                 break
-            if block.nbytes == size + ALIGNMENT:
+            if block.nbytes == size + PAGE:
                 return block
             self.blocks.append(block)
-        return np.empty(size + ALIGNMENT, np.uint8)
+        return np.empty(size + PAGE, np.uint8)
 
     def give(self, block: Array) -> None:
         """Keep a block, and let go of others until what is kept is within the limit."""
@@ -79,7 +83,7 @@ class _Block:
         self.__array_interface__ = {
             "shape": (size,),
             "typestr": "|u1",
-            "data": (-(-at // ALIGNMENT) * ALIGNMENT, False),
+            "data": (at + (START - at) % PAGE, False),
             "version": 3,
         }
 

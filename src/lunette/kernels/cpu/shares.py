@@ -25,8 +25,9 @@ from lunette.kernels.cpu.lanes import lanes
 from lunette.kernels.cpu.machine import apart, compiled, pointer, real, within
 from lunette.kernels.cpu.phases import layout, leading_place, leading_readers, tile_of, tile_rows
 from lunette.kernels.cpu.places import item_offset
-from lunette.kernels.cpu.plan import AXES, AXIS_WIDTH, BETA, RANK
+from lunette.kernels.cpu.plan import AXES, AXIS_WIDTH, BETA, LINE, RANK
 from lunette.kernels.cpu.powers import fused, power, scales_of, where_finite
+from lunette.kernels.cpu.streams import settle, store_past
 from lunette.kernels.cpu.tiling import (
     ALL_OUTPUTS,
     AREA,
@@ -36,7 +37,9 @@ from lunette.kernels.cpu.tiling import (
     LENGTH,
     MOST,
     OUTPUTS,
+    PAST,
     REACH,
+    READERS,
     SLOT,
     SPARE,
     TAPS,
@@ -63,8 +66,17 @@ def kernel(dtype: str, rising: bool) -> Any:
     store_x, store_x_part = of_x.store, of_x.store_part
     lay, lay_marked = layout(outer.scratch, "", True), layout(outer.scratch, "nan")
     lay_x, scales = layout(outer, "", True), scales_of(work)
-    zero = work(0)
+    zero, size_of, whole_lines = work(0), memory.bitwidth // 8, memory == work
     beyond = work(math.inf if rising else -math.inf)  # a pivot whose shares are 0
+
+    @compiled
+    def keep(gx, to, value, past):
+        """A vector of the result; past the caches where that is asked for."""
+        within()
+        if whole_lines & past:
+            store_past(gx, to, value)
+        else:
+            store_x(gx, to, value)
 
     @compiled
     def put(s, to, stride, phase, c, a, b):
@@ -95,6 +107,61 @@ def kernel(dtype: str, rising: bool) -> Any:
                     put(s, to, stride, phase, c, a, b)
             w += g[SLOT]
             to += stride * g[LENGTH]
+
+    @compiled
+    def along_two(s, w, to, rows, blocks, g, blank):
+        """`along` for stride 2 where no phase has more than two taps, without a loop over them."""
+        apart()
+        taps, pairs, reach = g[TAPS], g[TAPS] + 3, g[REACH]
+        first, second, last = g[taps], g[taps + 1], g[taps + 2]
+        for _ in range(rows):
+            k = w + reach
+            a0 = k - g[pairs + 2 * first + 1] if second > first else blank
+            a1 = k - g[pairs + 2 * first + 3] if second > first + 1 else blank
+            b0 = k - g[pairs + 2 * second + 1] if last > second else blank
+            b1 = k - g[pairs + 2 * second + 3] if last > second + 1 else blank
+            for c in range(0, blocks, width):
+                a = add(load(s, a0 + c), load(s, a1 + c))
+                b = add(load(s, b0 + c), load(s, b1 + c))
+                put(s, to, 2, 0, c, a, b)
+            w += g[SLOT]
+            to += 2 * g[LENGTH]
+
+    @compiled
+    def few_readers(
+        s, g, of_row, begin, end, low, sums, pitch_s, blank, x, at, pitch_x, gx, to, pitch_gx, left,
+        past, scales,
+    ):  # fmt: skip
+        """Rows of inputs that no more than three rows of outputs read, without a loop over these."""
+        apart()
+        rate, rest, limit, _, _ = scales
+        rates, rests, limits, none = spread(rate), spread(rest), spread(limit), spread(zero)
+        whole = left - left % width
+        for p in range(begin, end):
+            r, last = g[of_row + p], g[of_row + p + 1]
+            a = sums + (g[r] - low) * pitch_s if r < last else blank
+            b = sums + (g[r + 2] - low) * pitch_s if r + 2 < last else blank
+            if r + 4 < last:
+                d = sums + (g[r + 4] - low) * pitch_s
+                for c in range(0, whole, width):
+                    ask_for(x, at + c)
+                    total = add(add(load(s, a + c), load(s, b + c)), load(s, d + c))
+                    value = power(load_x(x, at + c), rates, rests, limits, none)
+                    keep(gx, to + c, fused(value, total, none), past)
+            else:
+                d = blank
+                for c in range(0, whole, width):
+                    ask_for(x, at + c)
+                    total = add(load(s, a + c), load(s, b + c))
+                    value = power(load_x(x, at + c), rates, rests, limits, none)
+                    keep(gx, to + c, fused(value, total, none), past)
+            if whole < left:
+                total = add(add(load(s, a + whole), load(s, b + whole)), load(s, d + whole))
+                value = load_x_part(x, at + whole, 0, left - whole, zero)
+                value = fused(power(value, rates, rests, limits, none), total, none)
+                store_x_part(gx, to + whole, value, left - whole)
+            at += pitch_x
+            to += pitch_gx
 
     @compiled
     def parted(s, pivots, second, begin, end):
@@ -141,19 +208,7 @@ def kernel(dtype: str, rising: bool) -> Any:
         apart()
         rate, rest, limit, _, _ = scales
         rates, rests, limits, none = spread(rate), spread(rest), spread(limit), spread(zero)
-        whole = left - left % (2 * width) if (far == 1) & (mixed == 0) else 0
-        for c in range(0, whole, 2 * width):  # the usual case, two vectors side by side
-            ask_for(x, at + c)
-            ask_for(x, at + c + width)
-            a, b = none, none
-            for r in range(count):
-                k = sums_at[r] + c
-                a, b = add(a, load(s, k)), add(b, load(s, k + width))
-            value = power(load_x(x, at + c), rates, rests, limits, none)
-            other = power(load_x(x, at + c + width), rates, rests, limits, none)
-            store_x(gx, to + c, fused(value, a, none))
-            store_x(gx, to + c + width, fused(other, b, none))
-        for c in range(whole, left, width):
+        for c in range(0, left, width):
             total, extra, lanes_left = none, none, min(width, left - c)
             for r in range(count):
                 total = add(total, load(s, sums_at[r] + c))
@@ -186,6 +241,11 @@ def kernel(dtype: str, rising: bool) -> Any:
         number = work(real(g[BETA]))
         scales_here, beta = scales(number), spread(number)
         blocks_in_row = (n + stride - 1) // stride
+        taps, blank = g[TAPS], raw + 2 * line
+        few_taps = (stride == 2) & (g[taps + 1] - g[taps] <= 2) & (g[taps + 2] - g[taps + 1] <= 2)
+        few = (rank > 1) & (stride <= 2) & (far == 1) & (g[READERS] <= 3)
+        for c in range(2 * length):
+            s[blank + c] = zero
         for unit in range(begin_unit, end_unit):
             item, lead, row_tile, column_tile = tile_of(g, unit)
             begin, end, low, high = tile_rows(g, row_tile, 0)
@@ -224,10 +284,22 @@ def kernel(dtype: str, rising: bool) -> Any:
                         )  # fmt: skip
                     if parted(s, pivots, second, to, to + rows * slot):
                         flags[item] = 1
-                along(s, to, second + to * stride, rows, blocks, g, stride)
+                if few_taps:
+                    along_two(s, to, second + to * 2, rows, blocks, g, blank)
+                else:
+                    along(s, to, second + to * stride, rows, blocks, g, stride)
             base = item_offset(g, item, 0) + leading_place(g, lead, 0, 0)
             target = item_offset(g, item, 2) + leading_place(g, lead, 2, 0) + first
             left = min(n - first, stride * blocks)
+            if few & (leads == 1) & (mixed == 0):
+                past = (g[PAST] > 0) & ((gx_at + size_of * target) % LINE == 0)
+                past &= (size_of * pitch_gx % LINE == 0) & (size_of * n % LINE == 0)
+                few_readers(
+                    s, g, of_row, begin, end, low, second, slot * stride, blank, x,
+                    base + begin * pitch_x + first, pitch_x, gx, target + begin * pitch_gx, pitch_gx, left,
+                    past, scales_here,
+                )  # fmt: skip
+                continue
             for p in range(begin, end):
                 # The rows of outputs that read this one, in order: where their sums are.
                 count, at = 0, base + p * pitch_x
@@ -252,5 +324,6 @@ def kernel(dtype: str, rising: bool) -> Any:
                     s, sums_at, count, raw + line, mixed, x, at, far, gx,
                     target + p * pitch_gx, left, scales_here,
                 )  # fmt: skip
+        settle()
 
     return gather

@@ -1,9 +1,8 @@
-"""Smooth max of small windows, neighbours side by side: its value, its tangent, and what its gradient needs.
+"""Smooth max of small windows, neighbours side by side: its value, and what its gradient needs.
 
-`log Σ exp(beta·x) / beta`. Values and weights of a gradient come from powers about zero that windows share:
-sums down the rows of a window, then along them. A cell past the limit is laid out as infinity, and
-so is every sum that has it: such windows are done again about their own pivots, and an item where
-those meet a cell that is not finite is flagged, to be done again. Tangents are about pivots throughout.
+`log Σ exp(beta·x) / beta`, from powers about zero that windows share. A cell past the limit is laid out as
+infinity, and so is every sum that has it: such windows are done again about their own pivots, and an
+item where those meet a cell that is not finite is flagged, to be done again.
 """
 
 # Numba types the kernels, not mypy.
@@ -23,9 +22,9 @@ from lunette.kernels.cpu.halves import codec
 from lunette.kernels.cpu.lanes import lanes
 from lunette.kernels.cpu.machine import apart, compiled, pointer, real, within
 from lunette.kernels.cpu.phases import (
-    cleared,
     layout,
     leading_place,
+    rows_in_ring,
     rows_of,
     tile_of,
     tile_rows,
@@ -33,6 +32,7 @@ from lunette.kernels.cpu.phases import (
 from lunette.kernels.cpu.pivots import about_pivots
 from lunette.kernels.cpu.places import item_offset, list_cells
 from lunette.kernels.cpu.plan import AXES, AXIS_WIDTH, BETA, COUNT_PADDING, RANK
+from lunette.kernels.cpu.power_sums import power_sums
 from lunette.kernels.cpu.powers import log_over_beta, scales_of, sound, where_finite
 from lunette.kernels.cpu.tiling import (
     ALL_OUTPUTS,
@@ -48,7 +48,9 @@ from lunette.kernels.cpu.tiling import (
     PHASES,
     SLOT,
     SPARE,
+    STARTS,
     TAPS,
+    TURN,
 )
 
 __all__ = ["kernel"]
@@ -58,10 +60,9 @@ __all__ = ["kernel"]
 def kernel(dtype: str, verb: str, rising: bool) -> Any:
     """The kernel of a verb for a dtype and a sign of beta (`rising`: positive); no window may be empty.
 
-    `forward`: array 1 is the result. `jvp`: array 1 is the result, array 2 the tangent. `weights`:
-    array 1 is the gradient of the result; array 2 gets three numbers for every output, one kind after
-    the other. The first is the gradient over the sum of powers; where that is NaN, the others are the
-    pivot and the gradient over the sum of shares about it.
+    `forward`: array 1 is the result. `weights`: array 1 is the gradient of the result; array 2 gets three
+    numbers for every output, one kind after the other. The first is the gradient over the sum of powers;
+    where that is NaN, the others are the pivot and the gradient over the sum of shares about it.
     """
     outer = codec(dtype, True)
     memory, work, kept = outer.memory, outer.work, outer.kept
@@ -69,25 +70,21 @@ def kernel(dtype: str, verb: str, rising: bool) -> Any:
     from_y = lanes(memory, work, outer.half)
     to_y = lanes(kept if outer.half else work, work, outer.half)
     width, load, spread, store = here.width, here.load, here.spread, here.store
-    store_part, unordered = here.store_part, here.unordered
+    store_part, unordered, load_part = here.store_part, here.unordered, here.load_part
     add, subtract, multiply, divide = here.add, here.subtract, here.multiply, here.divide
     store_y, store_y_part = to_y.store, to_y.store_part
     load_y, load_y_part, load_y_step = from_y.load, from_y.load_part, from_y.load_step
-    lay = layout(outer, "finite", rarely=verb != "jvp")
-    lay_powers = layout(outer, "powers")
+    lay = layout(outer, "finite", rarely=True)
+    raised, raised_down, down, along = power_sums(dtype)
     scales = scales_of(work)
-    pivots, sums, tangents = about_pivots(work, rising)
+    pivots, sums, _ = about_pivots(work, rising)
     bytes_each, zero = work.bitwidth // 8, work(0)
     fill, infinity, nan = work(-math.inf if rising else math.inf), work(math.inf), work(math.nan)
-    forward, tangent_wanted = verb == "forward", verb == "jvp"
-
-    @compiled
-    def uncounted(counts, counted, real_rows, cells, c):
-        """Cells of padding that count in each window."""
-        return subtract(multiply(counts, load(counted, c)), multiply(real_rows, load(cells, c)))
+    forward = verb == "forward"
 
     @compiled
     def write(y, q, value, left):
+        within()
         if left >= width:
             store_y(y, q, value)
         else:
@@ -95,6 +92,7 @@ def kernel(dtype: str, verb: str, rising: bool) -> Any:
 
     @compiled
     def note(z, k, value, left):
+        within()
         if left >= width:
             store(z, k, value)
         else:
@@ -102,6 +100,7 @@ def kernel(dtype: str, verb: str, rising: bool) -> Any:
 
     @compiled
     def gradients(y, q, far, left):
+        within()
         if far != 1:
             return load_y_step(y, q, far, 0, left, zero)
         if left >= width:
@@ -109,87 +108,65 @@ def kernel(dtype: str, verb: str, rising: bool) -> Any:
         return load_y_part(y, q, 0, left, zero)
 
     @compiled
-    def down(s, v, g, begin, end, low, leads):
-        """For each row of outputs the sums down the rows of its windows, for all columns; from v on."""
+    def padding(counted, cells, factor, whole_rows, s, to, columns):
+        """s[to + c] = the cells of padding that count in window c."""
         apart()
-        slot, deep = g[SLOT], g[DEPTH] * g[SLOT]
-        for i in range(begin, end):
-            start, step, rows, _ = rows_of(g, i)
-            for column in range(0, slot, 4 * width):
-                a = b = c = d = spread(zero)
-                row = (start - low) * slot + column
-                for _ in range(leads):
-                    for r in range(rows):
-                        k = row + r * step * slot
-                        a, b = add(a, load(s, k)), add(b, load(s, k + width))
-                        c, d = add(c, load(s, k + 2 * width)), add(d, load(s, k + 3 * width))
-                    row += deep
-                k = v + column
-                store(s, k, a)
-                store(s, k + width, b)
-                store(s, k + 2 * width, c)
-                store(s, k + 3 * width, d)
-            v += slot
-
-    @compiled
-    def total_at(s, v, c, counted, cells, counts, real_rows, g, taps, size, alone):
-        """The sums of powers of a vector of windows."""
-        within()
-        total = load(s, v + c + g[taps])
-        for t in range(1, size):
-            total = add(total, load(s, v + c + g[taps + t]))
-        if g[COUNT_PADDING]:
-            total = add(total, uncounted(counts, counted, real_rows, cells, c))
-        if alone:  # a window of one cell is that cell: 0/0 is NaN
-            count = multiply(real_rows, load(cells, c))
-            if g[COUNT_PADDING]:
-                count = multiply(counts, load(counted, c))
-            total = add(total, divide(spread(zero), subtract(count, spread(work(1)))))
-        return total
-
-    @compiled
-    def a_row(
-        s, v, y, q, far, z, k, columns, counted, cells, factor, whole_rows, g, alone, back, rest
-    ):
-        """A row of outputs from powers; whether some windows have to be done about their pivots."""
-        apart()
-        taps, size = g[TAPS], g[AXES + (g[RANK] - 1) * AXIS_WIDTH + 10]
-        real_rows, counts, seen = spread(work(whole_rows)), spread(factor), 0
-        backs, rests = spread(back), spread(rest)
+        real_rows, counts = spread(work(whole_rows)), spread(factor)
         for c in range(0, columns, width):
-            left = columns - c
-            total = total_at(s, v, c, counted, cells, counts, real_rows, g, taps, size, alone)
-            if forward:
-                write(y, q + c, log_over_beta(total, backs, rests), left)
-            else:
-                gradient = gradients(y, q + c * far, far, left)
-                weight = divide(gradient, total)
-                total = sound(total, gradient, weight)
-                note(z, k + c, weight, left)
-            store(s, v + c, total)  # in place: what is right of it is all that the next ones need
-            strange = subtract(total, total)
-            seen |= unordered(strange, strange) & ((1 << min(left, width)) - 1)
-        return seen
+            all_cells = multiply(counts, load(counted, c))
+            store(s, to + c, subtract(all_cells, multiply(real_rows, load(cells, c))))
 
     @compiled
-    def a_row_about_pivots(
-        s, p, v, y, q, far, z, k, columns, counted, cells, factor, g, back, rest, leads, deep,
-        rows, step,
-    ):  # fmt: skip
-        """A row of outputs again, where powers would not do: its cells are at p, the sums of powers at v."""
+    def but_for_one(counted, factor, s, pads, to, columns):
+        """The same with NaN in windows of one cell: such a window is that cell."""
         apart()
+        for c in range(0, columns, width):
+            count = multiply(spread(factor), load(counted, c))
+            nothing = divide(spread(zero), subtract(count, spread(work(1))))
+            store(s, to + c, add(load(s, pads + c), nothing))
+
+    @compiled
+    def from_powers(s, v, slot, rows, pads, y, q, pitch, far, z, k, m, columns, scales):
+        """Rows of outputs from sums at v; whether some windows have to be done about their pivots."""
+        apart()
+        _, _, _, back, rest = scales
+        backs, rests, strange = spread(back), spread(rest), spread(zero)
+        for _ in range(rows):
+            for c in range(0, columns, width):
+                left = columns - c
+                # A power of zero is 1.
+                total = add(load(s, v + c), load(s, pads + c))
+                if forward:
+                    write(y, q + c, log_over_beta(total, backs, rests), left)
+                else:
+                    gradient = gradients(y, q + c * far, far, left)
+                    weight = divide(gradient, total)
+                    total = sound(total, gradient, weight)
+                    note(z, k + c, weight, left)
+                store(s, v + c, total)
+                if left < width:
+                    total = load_part(s, v + c, 0, left, zero)
+                strange = add(strange, subtract(total, total))
+            v += slot
+            q += pitch
+            k += m
+        return unordered(strange, strange)
+
+    @compiled
+    def from_pivots(s, rows, count, v, pads, y, q, far, z, k, columns, g, scales):
+        """A row of outputs again, where powers would not do: the sums of powers are at v."""
+        apart()
+        _, _, _, back, rest = scales
         beta = spread(work(real(g[BETA])))
         taps, size = g[TAPS], g[AXES + (g[RANK] - 1) * AXIS_WIDTH + 10]
-        real_rows, counts = spread(work(leads * rows)), spread(factor)
         for c in range(0, columns, width):
             left = columns - c
             total = load(s, v + c)
             strange = subtract(total, total)
             if unordered(strange, strange) == 0:
                 continue
-            pads = uncounted(counts, counted, real_rows, cells, c)
-            pivot = pivots(s, p + c, pads, g, taps, size, leads, deep, rows, step)
-            own = sums(s, p + c, pads, pivot, beta, g, taps, size, leads, deep, rows, step)
+            pivot = pivots(s, c, rows, count, load(s, pads + c), g, taps, size)
+            own = sums(s, c, rows, count, load(s, pads + c), pivot, beta, g, taps, size)
             if forward:
                 value = log_over_beta(total, spread(back), spread(rest))
                 other = add(pivot, divide(log_up(own), beta))
@@ -201,121 +178,140 @@ def kernel(dtype: str, verb: str, rising: bool) -> Any:
                 note(z, k + 2 * g[ALL_OUTPUTS] + c, divide(gradient, own), left)
 
     @compiled
-    def a_row_of_tangents(
-        s, second, p, y, q, columns, counted, cells, factor, g, leads, deep, rows, step
-    ):
-        apart()
-        beta = spread(work(real(g[BETA])))
-        taps, size = g[TAPS], g[AXES + (g[RANK] - 1) * AXIS_WIDTH + 10]
-        real_rows, counts = spread(work(leads * rows)), spread(factor)
-        for c in range(0, columns, width):
-            pads = uncounted(counts, counted, real_rows, cells, c)
-            pivot = pivots(s, p + c, pads, g, taps, size, leads, deep, rows, step)
-            own = sums(s, p + c, pads, pivot, beta, g, taps, size, leads, deep, rows, step)
-            total = tangents(s, second, p + c, pivot, beta, g, taps, size, leads, deep, rows, step)
-            write(y, q + c, divide(total, own), columns - c)
-
-    @compiled
-    def lay_all(x, base, lists, leads, low, high, pitch, far, start, s, to, g):
-        """The cells of every layer of a tile; not zero if one is not finite."""
-        e, deep, seen = AXES + (g[RANK] - 1) * AXIS_WIDTH, g[DEPTH] * g[SLOT], 0
-        for layer in range(leads):
-            at, place = base + lists[layer] + low * pitch, to + layer * deep
-            seen |= lay(
-                x, at, pitch, high - low, far, start, g[e], s, place, g[SLOT], g[LENGTH],
-                g[LENGTH], g[e + 7], g[PHASES], fill,
-            )  # fmt: skip
-        return seen
+    def counted_rows(g, i, leads, counted_leads):
+        """Rows of output `i`'s windows, and what counts of them with padding or, where that does not, without."""
+        within()
+        _, _, rows, counted = rows_of(g, i)
+        return leads * rows, counted_leads * counted if g[COUNT_PADDING] else 1.0 * leads * rows
 
     @machine.kernel
     def smooth(x_at, y_at, z_at, scratch_at, g_at, flags_at, begin_unit, end_unit):
         g, flags = pointer(g_at, types.int64), pointer(flags_at, types.uint8)
         lists, s = pointer(scratch_at, types.int64), pointer(scratch_at + g[AREA], work)
-        x, z, dx = pointer(x_at, memory), pointer(z_at, work), pointer(z_at, memory)
-        y = pointer(y_at, kept if forward | tangent_wanted else memory)
+        x, z = pointer(x_at, memory), pointer(z_at, work)
+        y = pointer(y_at, kept if forward else memory)
         rank, most = g[RANK], g[MOST]
+        places = pointer(scratch_at + 32 * most, types.int64)
         e = AXES + (rank - 1) * AXIS_WIDTH
         f = AXES + max(0, rank - 2) * AXIS_WIDTH
-        pitch_x, pitch_y, pitch_z = (g[f + 2], g[f + 3], g[f + 4]) if rank > 1 else (0, 0, 0)
-        n, m, far, far_y, stride, alone = g[e], g[e + 1], g[e + 2], g[e + 3], g[e + 7], g[e + 11]
-        slot, length, deep = g[SLOT], g[LENGTH], g[DEPTH] * g[SLOT]
+        pitch_x, pitch_y = (g[f + 2], g[f + 3]) if rank > 1 else (0, 0)
+        n, m, far, far_y, stride, origin = g[e], g[e + 1], g[e + 2], g[e + 3], g[e + 7], g[e + 8]
+        dilation, size = g[e + 9], g[e + 10]
+        shift, slot, ring = origin % width, g[SLOT], g[DEPTH] - 1
+        deep = g[DEPTH] * slot
+        # Rows of powers, and of cells where they are needed; then sums down, sums of windows, padding.
         second = most * deep + SPARE
         summed = 2 * second
-        rate, rest, limit, back, back_rest = scales(work(real(g[BETA])))
-        how = (zero, rate, rest, limit, infinity)
-        if tangent_wanted:
-            cleared(s, g, 2, zero)
+        totals = summed + TURN * slot
+        pads = totals + TURN * slot
+        lone = pads + slot if g[e + 11] else pads
+        blank = pads + 2 * slot
+        scales_here = scales(work(real(g[BETA])))
+        how = (scales_here[0], scales_here[1], scales_here[2], infinity)
         for unit in range(begin_unit, end_unit):
             item, lead, row_tile, column_tile = tile_of(g, unit)
-            begin, end, low, high = tile_rows(g, row_tile, 1)
+            begin, end, low, _ = tile_rows(g, row_tile, 1)
             from_j = column_tile * g[COLUMNS]
             columns = min(m, from_j + g[COLUMNS]) - from_j
             leads, counted_leads = list_cells(g, g[RANK] - 2, lead, lists, most)
-            start_x = stride * (from_j + g[BLOCK])
-            base, third, laid = item_offset(g, item, 0), item_offset(g, item, 2), False
-            if tangent_wanted:
-                seen = lay_all(x, base, lists, leads, low, high, pitch_x, far, start_x, s, 0, g)
-            for layer in range(leads):
-                at = base + lists[layer] + low * pitch_x
-                if tangent_wanted:
-                    at, to = third + lists[most + layer] + low * pitch_z, second + layer * deep
-                    seen |= lay(
-                        dx, at, pitch_z, high - low, g[e + 4], start_x, n, s, to, slot, length,
-                        length, stride, g[PHASES], zero,
-                    )  # fmt: skip
-                else:
-                    lay_powers(
-                        x, at, pitch_x, high - low, far, start_x, n, s, layer * deep, slot, length,
-                        length, stride, g[PHASES], how,
-                    )  # fmt: skip
-            if tangent_wanted and seen:
-                flags[item] = 1
-            target = item_offset(g, item, 1) + leading_place(g, lead, 1, 1) + from_j * far_y
-            rows_before = lead * (g[f + 1] if rank > 1 else 1)
+            base = item_offset(g, item, 0)
+            # Rows begin a whole number of vectors from the first cell: what is stored is aligned.
+            start = stride * from_j + origin - shift
+            lo = min(slot, max(0, -start))
+            hi = max(lo, min(slot, n - start))
+            for c in range(TURN * slot):
+                s[summed + c] = zero
+            for c in range(slot):
+                s[blank + c] = zero
+            q = item_offset(g, item, 1) + leading_place(g, lead, 1, 1) + from_j * far_y
+            k = item * g[OUTPUTS] + lead * (g[f + 1] if rank > 1 else 1) * m + from_j
             counted = pointer(g_at + 8 * g[COUNTED] + bytes_each * from_j, work)
             cells = pointer(g_at + 8 * g[CELLS] + bytes_each * from_j, work)
-            if not tangent_wanted:
-                down(s, summed, g, begin, end, low, leads)
-            for i in range(begin, end):
-                start, step, rows, counted_rows = rows_of(g, i)
-                p, step, factor = (
-                    (start - low) * slot,
-                    step * slot,
-                    work(counted_leads * counted_rows),
+            raised_to = laid_to = low
+            known, known_factor = -1, 0.0
+            # A few rows at a time: sums are read along the row when their stores have long been done.
+            for turn in range(begin, end, TURN):
+                turn_end, seen = min(end, turn + TURN), 0
+                for i in range(turn, turn_end):
+                    first, step, rows, _ = rows_of(g, i)
+                    stop, v, right = first + (rows - 1) * step + 1, summed + (i - turn) * slot, lo
+                    fresh = max(raised_to, g[g[STARTS] + i])
+                    if (leads == 1) & (step == 1) & (far == 1) & (fresh >= first):
+                        at, right = (
+                            base + lists[0] + fresh * pitch_x + start,
+                            hi - (hi - lo) % width,
+                        )
+                        old = min(fresh, stop) - first
+                        raised_down(
+                            x,
+                            at,
+                            pitch_x,
+                            first,
+                            old,
+                            rows - old,
+                            s,
+                            ring,
+                            slot,
+                            lo,
+                            right,
+                            blank,
+                            v,
+                            how,
+                        )
+                    if right < hi:
+                        for row in range(fresh, stop):
+                            for layer in range(leads):
+                                at = base + lists[layer] + row * pitch_x + start * far
+                                to = layer * deep + (row & ring) * slot
+                                raised(x, at, far, right, hi, s, to, how)
+                        count = rows_in_ring(g, i, leads, deep, slot, 0, places)
+                        down(s, places, count, right, hi, v)
+                    raised_to = max(raised_to, stop)
+                along(
+                    s,
+                    summed + shift,
+                    totals,
+                    slot,
+                    turn_end - turn,
+                    columns,
+                    stride,
+                    dilation,
+                    size,
                 )
-                q, k = target + i * pitch_y, item * g[OUTPUTS] + (rows_before + i) * m + from_j
-                if tangent_wanted:
-                    a_row_of_tangents(
-                        s,
-                        second,
-                        p,
-                        y,
-                        q,
-                        columns,
-                        counted,
-                        cells,
-                        factor,
-                        g,
-                        leads,
-                        deep,
-                        rows,
-                        step,
-                    )
+                i = turn
+                while i < turn_end:
+                    same, (rows, factor) = i, counted_rows(g, i, leads, counted_leads)
+                    while (i < turn_end) & (
+                        counted_rows(g, i, leads, counted_leads) == (rows, factor)
+                    ):
+                        i += 1
+                    if (rows != known) | (factor != known_factor):
+                        known, known_factor = rows, factor
+                        padding(counted, cells, work(factor), rows, s, pads, columns)
+                        if lone != pads:
+                            but_for_one(counted, work(factor), s, pads, lone, columns)
+                    seen |= from_powers(
+                        s, totals + (same - turn) * slot, slot, i - same, lone, y, q + same * pitch_y, pitch_y,
+                        far_y, z, k + same * m, m, columns, scales_here,
+                    )  # fmt: skip
+                if not seen:
                     continue
-                whole, v = leads * rows, summed + (i - begin) * slot
-                if a_row(
-                    s, v, y, q, far_y, z, k, columns, counted, cells, factor, whole, g, alone,
-                    back, back_rest,
-                ):  # fmt: skip
-                    if not laid:
-                        laid = True
-                        if lay_all(
-                            x, base, lists, leads, low, high, pitch_x, far, start_x, s, second, g
-                        ):
+                for row in range(max(laid_to, g[g[STARTS] + turn]), raised_to):
+                    for layer in range(leads):
+                        if lay(
+                            x, base + lists[layer] + row * pitch_x, 0, 1, far, stride * (from_j + g[BLOCK]),
+                            n, s, second + layer * deep + (row & ring) * slot, 0, g[LENGTH], g[LENGTH],
+                            stride, g[PHASES], fill,
+                        ):  # fmt: skip
                             flags[item] = 1
-                    a_row_about_pivots(
-                        s, second + p, v, y, q, far_y, z, k, columns, counted, cells, factor,
-                        g, back, back_rest, leads, deep, rows, step,
+                laid_to, known = raised_to, -1
+                for i in range(turn, turn_end):
+                    rows, factor = counted_rows(g, i, leads, counted_leads)
+                    padding(counted, cells, work(factor), rows, s, pads, columns)
+                    count = rows_in_ring(g, i, leads, deep, slot, second, places)
+                    from_pivots(
+                        s, places, count, totals + (i - turn) * slot, pads, y, q + i * pitch_y, far_y, z,
+                        k + i * m, columns, g, scales_here,
                     )  # fmt: skip
 
     return smooth

@@ -25,6 +25,7 @@ from lunette.kernels.cpu.plan import (
     BETA,
     COUNT_PADDING,
     RANK,
+    SMALL,
     WINDOWS,
     fold,
     in_a_row,
@@ -42,7 +43,7 @@ Strides = tuple[int, ...]
 ALL_OUTPUTS, READERS = 2, 4
 COLUMNS, COLUMN_TILES, ROWS, ROW_TILES, LEADS, SLOT, LENGTH, PHASES = range(6, 14)
 DEPTH, MOST, TAPS, COUNTED, CELLS, FIRSTS, OUTPUTS, BLOCK = range(14, 22)
-REACH, AREA, HULLS, PAST, FLOW, ROW_KINDS = range(22, 28)
+REACH, AREA, HULLS, PAST, FLOW, ROW_KINDS, STARTS = range(22, 29)
 """Outputs of all items; readers of a row, at most, the leading axes' included.
 Columns of a tile and tiles along the last axis; the same on the axis before; places of the axes
 before that; scratch cells of a row, and of one phase of it; phases; rows of a tile; cells (readers,
@@ -50,7 +51,8 @@ for a gradient) on the leading axes, at most; where the taps, the counted cells,
 first taps of each output are; outputs of an item; `o`; blocks that a window reaches past its own;
 where rows begin in scratch memory, in bytes; where the hull of each tile of rows is; whether the
 result is to go past the caches; and the cells that are read, of a row and from first to last, for each
-row that is made, 0 where they do not lie so; and where the kinds of rows of inputs are."""
+row that is made, 0 where they do not lie so; where the kinds of rows of inputs are; and, where rows
+of inputs are taken in turn, the first that each row of outputs or a later one reads."""
 
 SPARE = 128
 """Cells of scratch memory after each area: a vector may reach past what is used."""
@@ -58,11 +60,14 @@ SPARE = 128
 NEAR = 24 << 10
 """Bytes of rows that a tile should not exceed: half of a usual first-level cache."""
 
-LONGEST = 1024
-"""Columns of a tile, at most."""
+LONGEST = 2048
+"""Cells of a row that a tile takes, about."""
 
 ENOUGH = 16
 """Tiles of a large call, at least, so that threads have something to share."""
+
+TURN = 4
+"""Rows of outputs that are made at once, where rows of inputs are taken in turn."""
 
 KINDS = 8
 """Kinds of rows whose lists of readers are kept."""
@@ -80,7 +85,8 @@ class Tiling:
     """The table of one op on one shape and layout, cut for values or, `backward`, for gradients.
 
     `size` is the bytes of a number of the arithmetic. `areas` is how many sets of rows a tile has, `spare`
-    how many more it may need. Rows of values are laid out `by_phase`, or as they are.
+    how many more it may need. Rows of inputs may be taken `in_turn`: a tile then has as many as a window
+    and its next neighbours reach over, the power of two above that, and each takes the place of an earlier one.
     """
 
     def __init__(
@@ -92,7 +98,7 @@ class Tiling:
         backward: bool = False,
         areas: int = 2,
         spare: int = 0,
-        by_phase: bool = True,
+        in_turn: bool = False,
     ) -> None:
         rank, first = op.rank, len(shape) - op.rank
         pooled = shape[first:]
@@ -138,14 +144,17 @@ class Tiling:
             int(v) for v in g[AXES + (rank - 1) * AXIS_WIDTH :][7:11]
         )
         self.cells = prod(int(g[AXES + i * AXIS_WIDTH + 12]) for i in range(rank))
+        # A mark beside a value costs as much as another cell.
+        self.small = 2 * self.all_outputs * self.cells <= SMALL
         g[BLOCK] = origin // stride
         places = [origin % stride + t * dilation for t in range(kernel)]
         g[PHASES] = stride if backward else min(stride, places[-1] + 1)
         g[REACH] = places[-1] // stride
         width = 64 // size
         self._columns(g, -(-pooled[-1] // stride) if backward else outputs[-1], width, backward)
-        if not by_phase and not backward:
-            g[SLOT] = stride * int(g[COLUMNS]) + dilation * kernel + width
+        if not backward:  # a row as it is: up to a vector ahead of it, and one of the next outputs
+            g[SLOT] = max(int(g[SLOT]), stride * int(g[LENGTH]) + 2 * width)
+            g[SLOT] = -(-int(g[SLOT]) // width) * width
         g[TAPS] = self._keep(_by_phase(places, stride) if backward else _taps(g, places, stride))
         counted = windows[-1][:, 3].view(np.float64) if g[COUNT_PADDING] else windows[-1][:, 4]
         g[COUNTED], g[CELLS] = self._row(counted), self._row(windows[-1][:, 4])
@@ -161,7 +170,9 @@ class Tiling:
         g[MOST] = prod((per_axis if backward else self.longest)[: rank - 2]) if rank > 2 else 1
         g[ROWS] = g[ROW_TILES] = g[DEPTH] = 1
         if rank > 1:
-            self._rows(g, windows[rank - 2], spans[rank - 2], areas, backward)
+            self._rows(g, windows[rank - 2], spans[rank - 2], areas, backward, in_turn)
+        if in_turn:
+            self._turns(g, windows[rank - 2] if rank > 1 else np.array([[0, 1]]))
         # On the leading axes; then of each cell three numbers, or of each reader two, and
         # of each cell that one reads two more; or, of each kind of rows, three for each of these and where
         # those of each phase end.
@@ -173,8 +184,8 @@ class Tiling:
         g[AREA] = -(-8 * (4 * int(g[MOST]) + lists + 8) // 64) * 64
         self.area = int(g[MOST] * g[DEPTH] * g[SLOT]) + SPARE
         self.units = self.items * int(g[LEADS] * g[ROW_TILES] * g[COLUMN_TILES])
-        # Two rows of the input by phase, or a row of sums for each row of outputs.
-        rows = max(2 * int(g[PHASES] + 1) * int(g[LENGTH]), int(g[ROWS] * g[SLOT]))
+        # Two rows of the input by phase, or two rows of sums for each row of outputs of a turn, and three more.
+        rows = max(2 * int(g[PHASES] + 1) * int(g[LENGTH]), (2 * TURN + 3) * int(g[SLOT]))
         cells = (areas + spare) * self.area + rows + SPARE
         self.scratch = int(g[AREA]) + cells * size
         self.table = np.concatenate([g, *self.tables])
@@ -194,7 +205,8 @@ class Tiling:
 
     def _columns(self, g: Any, columns: int, width: int, backward: bool) -> None:
         """Cut the last axis, where it is long."""
-        tiles = -(-columns // LONGEST)
+        stride = int(g[AXES + (int(g[RANK]) - 1) * AXIS_WIDTH + 7])
+        tiles = min(-(-columns * stride // LONGEST), -(-columns // width))
         g[COLUMNS] = -(-columns // tiles)
         if tiles > 1:
             g[COLUMNS] = -(-int(g[COLUMNS]) // width) * width
@@ -205,23 +217,37 @@ class Tiling:
         g[LENGTH] = -(-(whole + int(g[REACH])) // width) * width
         g[SLOT] = int(g[LENGTH]) * (1 if backward else int(g[PHASES]))
 
-    def _rows(self, g: Any, windows: Any, spans: Any, areas: int, backward: bool) -> None:
-        """Cut the axis before the last so that the rows a tile reads fit."""
+    def _rows(
+        self, g: Any, windows: Any, spans: Any, areas: int, backward: bool, in_turn: bool
+    ) -> None:
+        """Cut the axis before the last so that the rows a tile reads fit, if it has all of them at once."""
         axis = AXES + (int(g[RANK]) - 2) * AXIS_WIDTH
         n, m = int(g[axis]), int(g[axis + 1])
         room = NEAR // (int(g[SLOT]) * self.size * int(g[MOST]) * areas)
         count, stride = n if backward else m, max(1, n // m)
-        if backward:
+        if in_turn:
+            rows = count
+        elif backward:
             rows = (room - _most_readers(spans, n)) * stride
         else:
             rows = (room - int(windows[:, 4].max(initial=1))) // stride
-        rows = min(count, max(1, rows), max(1, -(-count * self.items * int(g[LEADS]) // ENOUGH)))
+        rows = min(count, max(1, rows))
+        if not self.small:
+            rows = min(rows, max(1, -(-count * self.items * int(g[LEADS]) // ENOUGH)))
         g[ROWS], g[ROW_TILES] = rows, -(-count // rows)
         hull = _readers(spans, n) if backward else windows
         cuts = range(0, count, rows)
         hulls = [(hull[i : i + rows, 0].min(), hull[i : i + rows, 1].max()) for i in cuts]
         g[HULLS] = self._keep(hulls)
         g[DEPTH] = max(1, *(int(high - low) for low, high in hulls))
+
+    def _turns(self, g: Any, windows: Any) -> None:
+        """Where the rows of each output begin, and how many have to be there at once for one turn."""
+        starts = np.minimum.accumulate(windows[::-1, 0])[::-1]
+        stops = np.maximum.accumulate(windows[:, 1])
+        ends = np.minimum(np.arange(len(stops)) + TURN, len(stops)) - 1
+        most = int((stops[ends] - starts).max())
+        g[STARTS], g[DEPTH] = self._keep(starts), 1 << (most - 1).bit_length()
 
 
 def _batch(g: Any, axes: list[tuple[int, ...]]) -> None:
