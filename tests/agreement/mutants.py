@@ -38,6 +38,7 @@ ALONG, WIDE, SWEEPS, LADDER = _of("rows"), _of("wide"), _of("sweeps"), _of("ladd
 WINNERS, SPREAD, LANES = _of("winners"), _of("spread"), _of("lanes")
 HALF_LANES, STREAMS = _of("half_lanes"), _of("streams")
 FOLDED, UNSHARED, COUNTS = _of("folded_rows"), _of("unshared"), _of("counts")
+ALIKE = _of("rows_alike")
 PLACES, TABLES = _of("places"), _of("window_tables")
 OFFSETS, GATHERED, SMOOTH = _of("offsets"), _of("gathered"), _of("smooth")
 WINNING = _of("winning_rows")
@@ -278,44 +279,58 @@ MUTATIONS: tuple[Mutation, ...] = (
     # -- windows of few rows --
     Mutation(
         "the second row of two trusted",
-        FOLDED,
-        "trusted, a = safe(trusted, a, b), join(a, b)",
-        "trusted, a = safe(trusted, a, a), join(a, b)",
+        ALIKE,
+        "trusted, others = safe(trusted, a, d), safe(others, b, e)",
+        "trusted, others = safe(trusted, a, a), safe(others, b, b)",
         "one cell",
     ),
     Mutation(
         "a −0 near a zero not looked for",
         FOLDED,
-        "mixed |= negative(x, start, rows, count * length, n)",
+        "mixed |= negative(x, start + i * down, rows, total, n)",
         "mixed |= length < 0",
         "one cell",
     ),
     Mutation(
         "the first column of three taken from the vector at hand",
-        FOLDED,
-        "best = join(join(slide_back(odd, after), evens(a, b)), after)",
-        "best = join(join(slide_back(after, after), evens(a, b)), after)",
+        ALIKE,
+        "best = join(join(slide_back(before, odd), even), odd)",
+        "best = join(join(slide_back(odd, odd), even), odd)",
         "max forward",
     ),
     Mutation(
         "the third column of three taken from the vector at hand",
-        FOLDED,
+        ALIKE,
         "best = join(best, slide_one(even, more))",
         "best = join(best, slide_one(even, even))",
         "max forward",
     ),
     Mutation(
         "the last of three columns left out",
-        FOLDED,
-        "best = join(join(a, slide_one(a, b)), slide_two(a, b))",
-        "best = join(a, slide_one(a, b))",
+        ALIKE,
+        "best = join(join(even, slide_one(even, a)), slide_two(even, a))",
+        "best = join(even, slide_one(even, a))",
         "max forward",
     ),
     Mutation(
         "a row folded that ends one cell early",
+        ALIKE,
+        "p, low, high = at + c, -c, n - c",
+        "p, low, high = at + c, -c, n - 1 - c",
+        "max forward",
+    ),
+    Mutation(
+        "rows that lie alike read from the first of them",
+        ALIKE,
+        "at += down",
+        "at += 0",
+        "max forward",
+    ),
+    Mutation(
+        "a row of another length taken for one that lies alike",
         FOLDED,
-        "low, high = max(0, min(width, -c)), max(0, min(width, n - c))",
-        "low, high = max(0, min(width, -c)), max(0, min(width, n - 1 - c))",
+        "(g[v] == g[w] + count * far) & (g[v + 2] == g[w + 2]) & (g[v + 4] == g[w + 4])",
+        "g[v + 2] == g[w + 2]",
         "max forward",
     ),
     Mutation(

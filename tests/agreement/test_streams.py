@@ -164,11 +164,16 @@ def test_a_large_result_is_past_the_caches_and_a_small_one_is_not():
 
 def test_rows_of_whole_lines_go_from_the_registers(stream):
     stream("past")
-    for columns, way in ((64, plan.DIRECT), (62, plan.BY_LINES), (40, 0)):
+    for kernel, columns, way in (
+        (3, 64, plan.DIRECT),
+        (3, 62, plan.BY_LINES),
+        (3, 40, plan.BY_LINES),  # rows made together make short rows worth it
+        (5, 62, plan.BY_LINES),
+        (5, 40, 0),
+    ):
         shape, strides = (2, 4, columns), (16 * columns, 4 * columns, 4)
-        call = choice.forward_call(
-            ln.MaxPool((3, 3), stride=1, padding=1), shape, strides, np.dtype(np.float32)
-        )
+        op = ln.MaxPool((3, kernel), stride=1, padding=(1, kernel // 2))
+        call = choice.forward_call(op, shape, strides, np.dtype(np.float32))
         assert call.plan.table[plan.PAST] == way
 
 

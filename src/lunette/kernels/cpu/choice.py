@@ -65,7 +65,8 @@ def forward_call(
             plan.divide_as(_real(dtype))
             by_rows = op.rank == 2 and plan.few_rows and _reach(op.regions[0]) <= FOLDED_SUM
             if by_rows:
-                kernel, scratch = folded_rows.kernel(dtype.name, "add"), plan.folded_bytes
+                kernel, scratch = folded_rows.kernel(dtype.name, "add", plan.way), plan.folded_bytes
+                units = plan.items * plan.folded_tiles
             else:
                 kernel = column_first.kernel(dtype.name)
                 scratch = 8 * (plan.sum_cells + plan.ladder_cells)
@@ -74,7 +75,7 @@ def forward_call(
             call = Call(kernel, plan, out, result, lane, units, scratch)
             if by_rows and plan.past_caches(out, result.itemsize, _vector(dtype)):
                 return call
-            call.in_pieces(plan.tile_edges, 1)
+            call.in_pieces(plan.folded_edges if by_rows else plan.tile_edges, 1)
             if call.pieces is None:
                 plan.past_caches(out, result.itemsize, _vector(dtype))
             return call
@@ -83,18 +84,20 @@ def forward_call(
                 units = plan.items * plan.output_rows
                 return Call(wide.kernel(dtype.name), plan, out, result, lane, units, 0)
             if trusting:
-                scratch = 8 * plan.scratch_cells
+                scratch, edges = 8 * plan.scratch_cells, plan.tile_edges
                 if plan.few_rows:
-                    kernel = folded_rows.kernel(dtype.name, "most")
-                    scratch = plan.folded_bytes
+                    kernel = folded_rows.kernel(dtype.name, "most", plan.way)
+                    scratch, edges = plan.folded_bytes, plan.folded_edges
+                    units = plan.items * plan.folded_tiles
                 else:
                     kernel = row_first.kernel(dtype.name, "most", plan.near)
                 call = QuickCall(kernel, plan, out, result, lane, units, scratch)
                 call.again = lambda: forward_call(op, shape, strides, dtype, False)
-                call.in_order = lambda: _in_order(plan, dtype, out, lane, units)
-                if plan.few_rows and plan.past_caches(out, dtype.itemsize, _vector(dtype)):
+                call.in_order = lambda: _in_order(plan, dtype, out, lane)
+                # Halves are folded as integers: a vector of them is a line.
+                if plan.few_rows and plan.past_caches(out, dtype.itemsize, LINE):
                     return call
-                return call.in_pieces(plan.tile_edges, 1)
+                return call.in_pieces(edges, 1)
             kernel = row_first.kernel(dtype.name, "larger", plan.near)
             return Call(kernel, plan, out, result, lane, units, 8 * plan.scratch_cells)
     y_steps = _result_steps(out, -1)
@@ -268,9 +271,9 @@ def _reach(region: Any) -> int:
     return int(region.kernel) if isinstance(region, Sliding) else 1 << 62
 
 
-def _in_order(plan: Plan, dtype: Any, shape: Shape, lane: int, units: int) -> Call:
+def _in_order(plan: Plan, dtype: Any, shape: Shape, lane: int) -> Call:
     """The call for maxima of items with zeros of both signs and no NaN."""
-    kernel = row_first.kernel(dtype.name, "most", plan.near)
+    kernel, units = row_first.kernel(dtype.name, "most", plan.near), plan.items * plan.tiles
     return Call(kernel, plan, shape, dtype, lane, units, 8 * plan.scratch_cells)
 
 

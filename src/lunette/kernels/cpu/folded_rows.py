@@ -34,6 +34,8 @@ from lunette.kernels.cpu.plan import (
     FLOW,
     FOLDED_LEFT,
     FOLDED_ROW,
+    FOLDED_TILE,
+    FOLDED_TILES,
     ITEMS,
     LINE,
     LIST,
@@ -41,11 +43,10 @@ from lunette.kernels.cpu.plan import (
     PAST,
     RANK,
     STAGE,
-    TILE,
-    TILES,
+    TOGETHER,
     WINDOW_WIDTH,
 )
-from lunette.kernels.cpu.slides import slide
+from lunette.kernels.cpu.rows_alike import rows_alike
 from lunette.kernels.cpu.streams import line_flow, settle, store_past
 from lunette.kernels.cpu.trust import trust
 
@@ -63,8 +64,11 @@ def rows_of_planes(planes, count, step, length, rows):
 
 
 @cache
-def kernel(dtype: str, operation: str) -> Any:
-    """The kernel of an operation, `most` or `add`, for a dtype. No window of a max may be empty."""
+def kernel(dtype: str, operation: str, way: str) -> Any:
+    """The kernel of an operation, `most` or `add`, for a dtype, and the way of `rows_alike` if there is one.
+
+    No window of a max may be empty.
+    """
     summing = operation == "add"
     outer = codec(dtype, summing)
     if outer.half and not summing:
@@ -74,10 +78,9 @@ def kernel(dtype: str, operation: str) -> Any:
     to_y = lanes(kept, work, outer.half)
     width, load, load_part = here.width, from_x.load, from_x.load_part
     load_s, load_step, store_s = here.load, here.load_step, here.store
-    slide_one, slide_two, slide_back = here.slide_one, here.slide_two, slide(width - 1)
-    evens, odds, join, spread = here.evens, here.odds, getattr(here, operation), here.spread
+    evens, join, spread = here.evens, getattr(here, operation), here.spread
     add, multiply, divide = here.add, here.multiply, here.divide
-    all_lanes, both, lost, while_ordered, while_not_zero, while_not_minus_zero = trust(
+    all_lanes, _, lost, while_ordered, while_not_zero, while_not_minus_zero = trust(
         work, outer.half
     )
     store, store_part = to_y.store, to_y.store_part
@@ -208,83 +211,24 @@ def kernel(dtype: str, operation: str) -> Any:
             trusted = end(value, divisors, j, lead, y, to + j, m - j, past, trusted)
         return lost(trusted)
 
-    @compiled
-    def cells(x, at, c, n):
-        """Cells c … c + width of a row of `n`; `fill` outside it."""
-        within()
-        if (c >= 0) & (c + width <= n):
-            return load(x, at + c)
-        low, high = max(0, min(width, -c)), max(0, min(width, n - c))
-        return load_part(x, at + c, low, high, fill)
+    together = way != ""
+    pool = rows_alike(outer, operation, way, end)
 
     @compiled
-    def column(x, at, step, three, c, n, trusted, third):
-        """Cells c … c + width of two or three rows, folded; and the lanes that can be trusted still."""
+    def alike(g, row, most):
+        """How many windows from number `row` on lie alike on the axis before the last, and how far apart."""
         within()
-        a, b = cells(x, at, c, n), cells(x, at + step, c, n)
-        trusted, a = safe(trusted, a, b), join(a, b)
-        if three:
-            b = cells(x, at + 2 * step, c, n)
-            third, a = safe(third, b, b), join(a, b)
-        return a, trusted, third
-
-    @compiled
-    def by_two(x, at, step, three, n, origin, longer, divisors, factor, y, to, m, past):
-        """Windows of two or three rows and two or, if `longer`, three columns, stride 2, in registers.
-
-        Gives whether a lane must not be trusted, and whether a result is zero.
-        """
-        within()
-        lead, trusted, none = spread(factor), all_lanes(), spread(fill)
-        third, nonzero, even, odd = trusted, trusted, none, none
-        for j in range(-width, m, width):
-            c = 2 * (j + width) + origin
-            more, after = none, none
-            if c < n:
-                a, trusted, third = column(x, at, step, three, c, n, trusted, third)
-                b, trusted, third = column(x, at, step, three, c + width, n, trusted, third)
-                more, after = evens(a, b), odds(a, b)
-            if j >= 0:
-                best = join(even, odd)
-                if longer:
-                    best = join(best, slide_one(even, more))
-                nonzero = end(best, divisors, j, lead, y, to + j, m - j, past, nonzero)
-            even, odd = more, after
-        return lost(both(trusted, third)), lost(nonzero)
-
-    @compiled
-    def by_two_back(x, at, step, three, n, divisors, factor, y, to, m, past):
-        """Three columns from one before the row on, stride 2: as `by_two`, but rows are read by whole vectors."""
-        within()
-        lead, trusted, none = spread(factor), all_lanes(), spread(fill)
-        third, nonzero, odd = trusted, trusted, none
-        for j in range(0, m, width):
-            c = 2 * j
-            a, trusted, third = column(x, at, step, three, c, n, trusted, third)
-            b = none
-            if c + width < n:
-                b, trusted, third = column(x, at, step, three, c + width, n, trusted, third)
-            after = odds(a, b)
-            best = join(join(slide_back(odd, after), evens(a, b)), after)
-            nonzero = end(best, divisors, j, lead, y, to + j, m - j, past, nonzero)
-            odd = after
-        return lost(both(trusted, third)), lost(nonzero)
-
-    @compiled
-    def by_one(x, at, step, three, n, origin, divisors, factor, y, to, m, past):
-        """Windows of two or three rows and three columns, stride 1, in registers."""
-        within()
-        lead, trusted, none = spread(factor), all_lanes(), spread(fill)
-        third, nonzero, a = trusted, trusted, none
-        for j in range(-width, m, width):
-            c, b = j + width + origin, none
-            if c < n:
-                b, trusted, third = column(x, at, step, three, c, n, trusted, third)
-            if j >= 0:
-                best = join(join(a, slide_one(a, b)), slide_two(a, b))
-                nonzero = end(best, divisors, j, lead, y, to + j, m - j, past, nonzero)
-            a = b
-        return lost(both(trusted, third)), lost(nonzero)
+        w = g[AXES + (g[RANK] - 2) * AXIS_WIDTH + 5] + WINDOW_WIDTH * row
+        far, count = g[w + WINDOW_WIDTH] - g[w] if most > 1 else 0, 1
+        while count < most:
+            v = w + count * WINDOW_WIDTH
+            same = (g[v] == g[w] + count * far) & (g[v + 2] == g[w + 2]) & (g[v + 4] == g[w + 4])
+            if summing:
+                same &= counted(g, 0, row + count) == counted(g, 0, row)
+            if not same:
+                break
+            count += 1
+        return count, far
 
     @machine.kernel
     def fold_rows(x_at, y_at, z_at, scratch_at, g_at, flags_at, first, last):
@@ -298,8 +242,6 @@ def kernel(dtype: str, operation: str) -> Any:
         f = e - AXIS_WIDTH
         n, m, stride, origin = g[e], g[e + 1], g[e + 7], g[e + 8]
         dilation, kernel = g[e + 9], g[e + 10]
-        simple = (stride == 2) & ((kernel == 2) | (kernel == 3)) | (stride == 1) & (kernel == 3)
-        simple &= dilation == 1
         for c in range(g[FOLDED_ROW]):
             s[c] = fill
         row, lines, across = g[FOLDED_LEFT], g[f + 1], 1
@@ -309,17 +251,21 @@ def kernel(dtype: str, operation: str) -> Any:
         by_lines, stage_at = g[PAST] == BY_LINES, scratch_at + g[STAGE]
         stage = pointer(stage_at, kept)
         for unit in range(first, last):
-            item, tile = unit // g[TILES], unit % g[TILES]
+            item, tile = unit // g[FOLDED_TILES], unit % g[FOLDED_TILES]
             base, target, seen, count = item_offset(g, item, 0), item_offset(g, item, 1), False, 0
             mixed, known = False, -1
             # Rows of results by number, in the order of memory.
-            begin, end = tile * g[TILE] * across, min(g[AXES + 1], (tile + 1) * g[TILE]) * across
+            begin, end = (
+                tile * g[FOLDED_TILE] * across,
+                min(g[AXES + 1], (tile + 1) * g[FOLDED_TILE]) * across,
+            )
             asked = reached = base * size_of + begin * flow
             output, line = begin // lines, begin % lines
             line_at = y_at + kept_size * (target + begin * m)
             filled = skip = line_at % LINE
             line_at -= skip
-            for number in range(begin, end):
+            number = begin
+            while number < end:
                 if (number == begin) | (line == 0):
                     count, _ = list_cells(g, rank - 2, output, planes, g[LIST])
                     known = -1
@@ -328,46 +274,27 @@ def kernel(dtype: str, operation: str) -> Any:
                 if length != known:
                     rows_of_planes(planes, count, step, length, rows)
                     known = length
-                if flow > 0:
-                    reached += flow
-                    asked = ask(x_at, asked, reached)
-                factor = work(1)
+                factor, total, taken, down = work(1), count * length, 1, 0
                 if summing:
                     factor = work(divisor(g, counted(g, 0, line)))
                 to, strange, zero_found = target + number * m, False, False
                 result = y
                 if by_lines:
                     result, to = stage, filled // kept_size
-                few = simple & (count == 1) & ((length == 2) | (length == 3))
-                if few:
-                    at, three = start + planes[0], length == 3
-                    if (stride == 2) & (kernel == 3) & (origin == -1):
-                        strange, zero_found = by_two_back(
-                            x, at, step, three, n, divisors, factor, result, to, m, past
-                        )
-                    elif stride == 2:
-                        strange, zero_found = by_two(
-                            x,
-                            at,
-                            step,
-                            three,
-                            n,
-                            origin,
-                            kernel == 3,
-                            divisors,
-                            factor,
-                            result,
-                            to,
-                            m,
-                            past,
-                        )
-                    else:
-                        strange, zero_found = by_one(
-                            x, at, step, three, n, origin, divisors, factor, result, to, m, past
-                        )
+                if together & (total > 1):
+                    taken, down = alike(g, line, min(TOGETHER, lines - line, end - number))
+                    down *= g[f + 2]
+                    read = (x, start, rows, total, down, taken, n, origin)
+                    written = (divisors, factor, result, to, m, past)
+                    flowing = (by_lines, stage_at, line_at, filled, skip)
+                    asks = (x_at, asked, reached, flow)
+                    found = pool(read, kernel == 3, written, flowing, asks)
+                    strange, zero_found, (line_at, filled, skip), asked = found
                 else:
+                    if flow > 0:
+                        asked = ask(x_at, asked, reached + flow)
                     if length > 0:
-                        strange = fold(x, start, rows, count * length, n, s, row)
+                        strange = fold(x, start, rows, total, n, s, row)
                     else:
                         for c in range(n):
                             s[row + c] = fill
@@ -384,13 +311,16 @@ def kernel(dtype: str, operation: str) -> Any:
                         dilation,
                         kernel,
                     )
-                if by_lines:
-                    filled += kept_size * m
-                    line_at, filled, skip = pour_lines(stage_at, line_at, filled, skip)
+                    if by_lines:
+                        filled += kept_size * m
+                        line_at, filled, skip = pour_lines(stage_at, line_at, filled, skip)
                 if zero_found:
-                    mixed |= negative(x, start, rows, count * length, n)
+                    for i in range(taken):
+                        mixed |= negative(x, start + i * down, rows, total, n)
                 seen |= strange
-                line += 1
+                reached += flow * taken
+                number += taken
+                line += taken
                 if line == lines:
                     output, line = output + 1, 0
             if by_lines:

@@ -39,7 +39,8 @@ LANES, TILE, TILES, SECOND, ROW, ROW_SIZE, LEFT, FOLD = range(8, 16)
 RESULT, THIRD, PADDED, DIVISORS = range(16, 20)
 SPREAD_SECOND, SPREAD_ROW, SPREAD_LEFT, SPREAD_END, LANE_STEP = range(20, 25)
 FOLDED_LEFT, FOLDED_ROW, LISTS, LIST, FLOW, ITEMS, PAST, STAGE = range(25, 33)
-AXES = 33
+FOLDED_TILE, FOLDED_TILES = 33, 34
+AXES = 35
 """Entries of pooled axes: length, outputs, stride in arrays 0, 1 and 2, windows, flat stride, and
 of regular axes the windows' stride, origin, dilation and kernel (0: not regular), then readers, and
 the taps of the box that every window is a part of."""
@@ -72,11 +73,20 @@ SLACK = 128
 LINE = 64
 """Bytes of a line of memory."""
 
+TOGETHER = 16
+"""Rows of outputs that lie alike and are made together, at most."""
+
 DIRECT, BY_LINES = 1, 2
 """How a result goes past the caches: rows are whole lines, or lines are put together first."""
 
 ROW_CELLS = 1 << 12
 """Cells of a row that a tile of a forward pass reads, where the row is all there is."""
+
+ENOUGH = 16
+"""Units of a large call, at least, so that threads have something to share."""
+
+FOLDED_OUTPUTS = 1 << 12
+"""Outputs of a tile, about, where the rows of windows are folded as they are read."""
 
 TILE_CELLS = 1 << 11
 """Cells that a tile of a forward pass keeps in scratch memory, where that is possible."""
@@ -160,8 +170,14 @@ class Plan:
         self.longest = [int(r.max(initial=0)) for r in reads]
         self.has_winners = not self.empty and prod(pooled) < 1 << 31
         self.tiled(header, pooled, outputs, windows[0], by_columns)
-        firsts = np.arange(self.tiles + 1) * int(header[TILE])
-        self.tile_edges = np.minimum(firsts, outputs[0]) * cells[0]
+        self.tile_edges = _edges(outputs[0], int(header[TILE]), cells[0])
+        # Rows that are folded where they lie need no scratch memory for each: a tile may have many.
+        tile = min(outputs[0], max(int(header[TILE]), FOLDED_OUTPUTS // max(1, cells[0])))
+        if self.cells_visited > SMALL:
+            tile = min(tile, max(1, -(-outputs[0] * self.items // ENOUGH)))
+        header[FOLDED_TILE], header[FOLDED_TILES] = tile, -(-outputs[0] // tile)
+        self.folded_tiles = int(header[FOLDED_TILES])
+        self.folded_edges = _edges(outputs[0], tile, cells[0])
         tables = [*windows, *kept_readers, slabs]
         self.table = np.concatenate([header, *(t.ravel() for t in tables)])
         # For the gradient of a mean: a slab's outputs spread over its positions, twice, and a row.
@@ -209,15 +225,27 @@ class Plan:
     def past_caches(self, shape: Shape, size: int, vector: int) -> int:
         """How a result of this shape, of `size` bytes a number, is to go past the caches; 0: not at all.
 
-        `vector` is the bytes of a vector of results. Rows of a line or two are not worth the trouble.
+        `vector` is the bytes of a vector of results. One by one, rows of a line or two are not worth the trouble.
         """
         row = shape[-1] * size
-        if prod(shape) * size >= LARGE and vector == LINE:
-            if row % LINE == 0:
+        if prod(shape) * size >= LARGE:
+            if vector == LINE and row % LINE == 0:
                 self.table[PAST] = DIRECT
-            elif row > 3 * LINE:
+            elif self.way or (vector == LINE and row > 3 * LINE):
                 self.table[PAST] = BY_LINES
         return int(self.table[PAST])
+
+    @property
+    def way(self) -> str:
+        """How windows lie along the last axis, if so that rows of them can be made together: see `rows_alike`."""
+        stride, origin, dilation, kernel = self.table[
+            AXES + (len(self.longest) - 1) * AXIS_WIDTH :
+        ][7:11]
+        if dilation != 1 or (stride, kernel) not in ((2, 2), (2, 3), (1, 3)):
+            return ""
+        if stride == 1:
+            return "one"
+        return "back" if kernel == 3 and origin == -1 else "ahead"
 
     @property
     def ladder_cells(self) -> int:
@@ -271,7 +299,7 @@ class Plan:
         stride, reach = max(1, pooled[0] // m), self.longest[0]
         room = TILE_CELLS // line if len(pooled) > 1 else ROW_CELLS
         tile = max(1, (room - reach) // stride, 2 * reach // stride)
-        tile = min(m, tile, max(1, -(-m * max(1, self.items) // 16)))
+        tile = min(m, tile, max(1, -(-m * max(1, self.items) // ENOUGH)))
         header[TILE], header[TILES] = tile, -(-m // tile)
         self.tiles = int(header[TILES])
         hulls = [
@@ -306,6 +334,11 @@ class Plan:
             if entry[10] > entry[7]:
                 padded = max(padded, reach * spans[i])
         self.sum_cells = int(header[PADDED]) + padded + SLACK
+
+
+def _edges(m: int, tile: int, cells: int) -> Any:
+    """Where tiles of `tile` positions of an axis of `m` begin and the last ends, `cells` to a position."""
+    return np.minimum(np.arange(-(-m // tile) + 1) * tile, m) * cells
 
 
 def in_a_row(shape: Shape, strides: Strides) -> bool:

@@ -1,0 +1,131 @@
+"""Small windows, row by row where the windows of neighbouring rows lie alike.
+
+From one such row to the next nothing changes but places in memory. Windows of two or three cells share
+what they read with their neighbours in registers: a vector of them, and the one beside it.
+"""
+
+# Numba types the kernels, not mypy.
+# mypy: disable-error-code="no-untyped-def,no-untyped-call"
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from lunette.kernels.cpu.asking import ask
+from lunette.kernels.cpu.halves import Codec
+from lunette.kernels.cpu.lanes import lanes
+from lunette.kernels.cpu.machine import apart, compiled, within
+from lunette.kernels.cpu.slides import slide
+from lunette.kernels.cpu.streams import line_flow
+from lunette.kernels.cpu.trust import trust
+
+__all__ = ["rows_alike"]
+
+
+@cache
+def rows_alike(codec: Codec, operation: str, way: str, end: Any) -> Any:
+    """`pool` for an operation, `most` or `add`, and the way in which windows lie along a row.
+
+    Windows of three cells, stride 2, from one before the row on (`back`); of two or three cells, stride 2,
+    from anywhere (`ahead`); of three cells, stride 1 (`one`). `end` stores a vector of results.
+
+    `pool` takes what is read, whether windows have three cells, what is written, and what is asked for meanwhile:
+
+    - x, and where its rows are: the first window reads those from `at + rows[r]` on, r < `total`, which is
+      at least two, and each of `count` windows is `down` further; cells of a row, and the first that output 0 reads;
+    - divisors along a row, and across it; y, where the first output goes, outputs of a row, and whether vectors
+      go past the caches; whether y is a stage instead, and where its lines go, as `line_flow` has it;
+    - as `ask` needs them: the address, bytes asked for and reached, and how many more each row reaches.
+
+    It gives whether a lane must not be trusted, whether a result is zero, the state of the stage, and the bytes asked for.
+    """
+    summing, work = operation == "add", codec.work
+    from_x, here = lanes(codec.memory, work, codec.half), lanes(work, work, "")
+    width, load, load_part = here.width, from_x.load, from_x.load_part
+    spread, join = here.spread, getattr(here, operation)
+    evens, odds, slide_one, slide_two = here.evens, here.odds, here.slide_one, here.slide_two
+    slide_back = slide(width - 1)
+    back, one = way == "back", way == "one"
+    stride = 1 if one else 2
+    all_lanes, both, lost, while_ordered, _, _ = trust(work, codec.half)
+    fill, size_of = work(0) if summing else codec.least, codec.kept.bitwidth // 8
+    pour_lines, _ = line_flow()
+
+    @compiled
+    def safe(trusted, a, b):
+        """The lanes of `trusted` where neither is a NaN."""
+        within()
+        return trusted if summing else while_ordered(trusted, a, b)
+
+    @compiled
+    def cells(x, p, whole, low, high):
+        """A vector of a row, of which lanes low … high are in it."""
+        within()
+        return load(x, p) if whole else load_part(x, p, low, high, fill)
+
+    @compiled
+    def two(x, p, whole, low, high):
+        """A vector of a row, and the one after it unless the stride is 1."""
+        within()
+        a = cells(x, p, whole, low, high)
+        return a, a if one else cells(x, p + width, whole, low - width, high - width)
+
+    @compiled
+    def pool(read, longer, written, lines, asks):
+        apart()
+        x, at, rows, total, down, count, n, origin = read
+        divisors, factor, y, to, m, past = written
+        by_lines, stage_at, line_at, filled, skip = lines
+        x_at, asked, reached, share = asks
+        lead, trusted = spread(factor), all_lanes()
+        others, nonzero = trusted, trusted
+        first, second, third = rows[0], rows[1], rows[2] if total > 2 else 0
+        # Windows that reach ahead are done when what comes after them is there.
+        vectors = (m + width - 1) // width + (0 if back else 1)
+        for _ in range(count):
+            reached += share
+            asked = ask(x_at, asked, reached)
+            even = odd = spread(fill)
+            for number in range(vectors):
+                j = number * width
+                c = stride * j + (origin + 1 if back else origin)
+                p, low, high = at + c, -c, n - c
+                whole = (c >= 0) & (high >= stride * width)
+                a, b = spread(fill), spread(fill)
+                if high > 0:
+                    a, b = two(x, p + first, whole, low, high)
+                    d, e = two(x, p + second, whole, low, high)
+                    trusted, others = safe(trusted, a, d), safe(others, b, e)
+                    a, b = join(a, d), join(b, e)
+                    if total > 2:
+                        d, e = two(x, p + third, whole, low, high)
+                        others, a, b = safe(others, d, e), join(a, d), join(b, e)
+                        for r in range(3, total):
+                            d, e = two(x, p + rows[r], whole, low, high)
+                            others, a, b = safe(others, d, e), join(a, d), join(b, e)
+                if back:
+                    before, even, odd = odd, evens(a, b), odds(a, b)
+                    best = join(join(slide_back(before, odd), even), odd)
+                    nonzero = end(best, divisors, j, lead, y, to + j, m - j, past, nonzero)
+                    continue
+                if one:
+                    best = join(join(even, slide_one(even, a)), slide_two(even, a))
+                    even = a
+                else:
+                    best, more = join(even, odd), evens(a, b)
+                    if longer:
+                        best = join(best, slide_one(even, more))
+                    even, odd = more, odds(a, b)
+                j -= width
+                if j >= 0:
+                    nonzero = end(best, divisors, j, lead, y, to + j, m - j, past, nonzero)
+            at += down
+            to += m
+            if by_lines:
+                filled += size_of * m
+                line_at, filled, skip = pour_lines(stage_at, line_at, filled, skip)
+                to = filled // size_of
+        return lost(both(trusted, others)), lost(nonzero), (line_at, filled, skip), asked
+
+    return pool
