@@ -39,6 +39,7 @@ LINES: tuple[tuple[tuple[int, ...], Regions], ...] = tuple(
 OTHERS: tuple[tuple[tuple[int, ...], Regions], ...] = (
     ((7, 19), (Adaptive(3), Adaptive(5))),
     ((4, 33), (Global(), Global())),
+    ((6, 100), (Global(), Global())),
     ((3, 63), (Sliding(1, 1), Sliding(9, 9))),
     ((3, 52), (Sliding(1, 1), Sliding(3, 1, 1))),
     ((4, 150), (Sliding(3, 2, 1), Sliding(3, 2, 1))),

@@ -341,6 +341,13 @@ MUTATIONS: tuple[Mutation, ...] = (
         "max forward",
     ),
     Mutation(
+        "the sixth vector of a row never added to",
+        PASSES,
+        "join(i, load(x, p + four)), join(j, load(x, p + five))",
+        "join(i, load(x, p + four)), j",
+        "mean forward",
+    ),
+    Mutation(
         "a mean of few rows not divided by them",
         FOLDED,
         "factor = work(divisor(g, counted(g, 0, line)))",

@@ -68,7 +68,7 @@ def forward_call(
                 kernel, scratch = folded_rows.kernel(dtype.name, "add", plan.way), plan.folded_bytes
                 units = plan.items * plan.folded_tiles
             else:
-                kernel = column_first.kernel(dtype.name)
+                kernel = column_first.kernel(dtype.name, plan.straight, plan.doubling)
                 scratch = 8 * (plan.sum_cells + plan.ladder_cells)
             # After the sums, the levels of long windows; `room` says where they begin.
             plan.room = plan.sum_cells

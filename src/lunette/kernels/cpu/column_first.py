@@ -67,8 +67,12 @@ def doubles(g, axis):
 
 
 @cache
-def kernel(dtype: str) -> Any:
-    """The kernel of a mean for a dtype."""
+def kernel(dtype: str, straight: bool, doubling: bool) -> Any:
+    """The kernel of a mean for a dtype.
+
+    Whether the windows of one axis are summed from the input itself, and whether an axis is summed by
+    doubling: what a call does not need is not compiled for it.
+    """
     outer = codec(dtype, True)
     memory, work, kept = outer.memory, outer.work, outer.kept
     inner = outer.scratch
@@ -76,9 +80,12 @@ def kernel(dtype: str) -> Any:
     sixteen = width == 16
     fetch, _ = moves(outer)
     from_x = across_between(outer, inner, "add")
-    along_s, along_x = along_input(inner, "add"), along_input(outer, "add")
+    along_s = along_input(inner, "add")
+    along_x: Any = along_input(outer, "add") if straight else None
     average, scale = averaged(outer), scaled(outer)
-    long_x, long_s, means = ladder(outer), ladder(inner), brief(outer)
+    long_x: Any = ladder(outer) if straight and doubling else None
+    long_s: Any = ladder(inner) if doubling and not straight else None
+    means: Any = brief(outer) if straight and doubling else None
     along, along_table, across, double, _ = passes(work, "add")
 
     @compiled
@@ -162,8 +169,6 @@ def kernel(dtype: str) -> Any:
         long = big & (dilation == 1) & (g[LANES] == 0)
         in_place = (dilation == 1) & (0 < size <= FOLDED_SUM)
         in_place &= (stride == 1) | ((stride == 2) & (size > 1))
-        # Windows are summed from the input itself.
-        straight = (long | in_place) & (rank == 1) & (far == 1) & (g[LANES] == 0)
         quick = sixteen & straight & long & (stride == 1) & (size < 32)
         clear(s, row, g[ROW_SIZE])
         lines = 1
@@ -190,7 +195,7 @@ def kernel(dtype: str) -> Any:
                         fetch(x, base + p * far, 1, s, area + (p - from_p) * wide, wide, zero)
                 elif not straight:
                     fetch(x, base + from_p * far, far, s, left + from_p, to_p - from_p, zero)
-            elif doubles(g, 0):
+            elif doubling and doubles(g, 0):
                 low, high = hull(g, 0, begin, end)
                 for position in range(low, high):
                     for line in range(lines):
@@ -272,7 +277,7 @@ def kernel(dtype: str) -> Any:
                         factor = real(g[DIVISOR])
                     at, to, outputs = here + line * row_cells, g[RESULT], to_j - from_j
                     result = target + (line + i * before) * m * wide + from_j * wide
-                    if quick & (g[DIVISOR] == 0):
+                    if straight and doubling and quick & (g[DIVISOR] == 0):
                         p = from_j + origin
                         if (p >= 0) & (p + outputs - 1 + size <= n):
                             # Up to the first line of memory that is all of this tile, then by lines.
@@ -299,7 +304,7 @@ def kernel(dtype: str) -> Any:
                     elif lane:
                         cells = to_p - from_p
                         across_axis(s, g, rank - 1, at, from_p, cells, from_j, to_j, to, wide)
-                    elif in_place & straight:
+                    elif straight and in_place:
                         along_x(
                             x,
                             base,
@@ -337,9 +342,9 @@ def kernel(dtype: str) -> Any:
                             g,
                             table,
                         )
-                    elif straight:
+                    elif straight and doubling:
                         long_x(x, base, n, from_j, to_j, s, room, to, stride, origin, size)
-                    elif long:
+                    elif doubling and (not straight) and long:
                         long_s(s, at, n, from_j, to_j, s, room, to, stride, origin, size)
                     elif (size == 0) | ((stride >= size) & (size > 4)):
                         along_table(s, at, g, table, to, from_j, to_j)

@@ -130,7 +130,7 @@ def across_between(source: Codec, target: Codec, operation: str, watch: bool = F
     outputs = lanes(target.kept, target.work, target.half)
     width, load, load_part = inputs.width, inputs.load, inputs.load_part
     store, store_part, join = outputs.store, outputs.store_part, getattr(inputs, operation)
-    zero, unordered = source.work(0), inputs.unordered
+    zero, unordered, summing = source.work(0), inputs.unordered, operation == "add"
 
     @compiled
     def strange(a, b):
@@ -177,6 +177,34 @@ def across_between(source: Codec, target: Codec, operation: str, watch: bool = F
         return a, b, d, e, seen
 
     @compiled
+    def row_of_many(x, at, step, count, y, to, size):
+        """`many` of a row of five to eight vectors, row by row in the order of memory.
+
+        The last ones end with the row, so they may repeat some of those before.
+        """
+        within()
+        five, six = min(5 * width, size - width), min(6 * width, size - width)
+        four, seven = min(4 * width, size - width), min(7 * width, size - width)
+        a, b, d, e, _ = four_of_many(x, at, step, 1)
+        i, j, k, m = load(x, at + four), load(x, at + five), load(x, at + six), load(x, at + seven)
+        for t in range(1, count):
+            p = at + t * step
+            ask_four(x, p)
+            ask_four(x, p + 4 * width)
+            a, b = join(a, load(x, p)), join(b, load(x, p + width))
+            d, e = join(d, load(x, p + 2 * width)), join(e, load(x, p + 3 * width))
+            i, j = join(i, load(x, p + four)), join(j, load(x, p + five))
+            k, m = join(k, load(x, p + six)), join(m, load(x, p + seven))
+        store(y, to, a)
+        store(y, to + width, b)
+        store(y, to + 2 * width, d)
+        store(y, to + 3 * width, e)
+        store(y, to + four, i)
+        store(y, to + five, j)
+        store(y, to + six, k)
+        store(y, to + seven, m)
+
+    @compiled
     def few(x, p, step, count):
         a = load(x, p)
         if count == 1:
@@ -211,6 +239,8 @@ def across_between(source: Codec, target: Codec, operation: str, watch: bool = F
                 value, more = few(x, at + last, step, count)
                 store(y, to + last, value)
                 seen |= more
+        elif summing & (4 * width < size) & (size <= 8 * width):
+            row_of_many(x, at, step, count, y, to, size)
         else:
             fours = whole - whole % (4 * width)
             for c in range(0, fours, 4 * width):

@@ -248,6 +248,23 @@ class Plan:
         return "back" if kernel == 3 and origin == -1 else "ahead"
 
     @property
+    def doubling(self) -> bool:
+        """Whether the windows of an axis are summed by doubling."""
+        rank = len(self.longest)
+        entries = self.table[AXES : AXES + rank * AXIS_WIDTH].reshape(rank, AXIS_WIDTH)
+        return bool(((entries[:, 10] > FOLDED_SUM) & (entries[:, 10] > entries[:, 7])).any())
+
+    @property
+    def straight(self) -> bool:
+        """Whether the windows of one axis are summed from the input itself."""
+        _, _, step, _, _, _, _, stride, _, dilation, kernel, *_ = self.table[AXES:].tolist()[
+            :AXIS_WIDTH
+        ]
+        near = kernel <= FOLDED_SUM and (stride == 1 or (stride == 2 and kernel > 1))
+        alike = len(self.longest) == 1 and kernel > 0 and dilation == 1
+        return bool(alike and (near or self.doubling) and step == 1 and self.table[LANES] == 0)
+
+    @property
     def ladder_cells(self) -> int:
         """Cells of scratch memory that the levels of long sums along the last axis need."""
         kernel = int(self.table[AXES + (len(self.longest) - 1) * AXIS_WIDTH + 10])
