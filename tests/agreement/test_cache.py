@@ -193,3 +193,22 @@ def test_kernels_of_one_factory_are_not_taken_for_one_another(tmp_path):
     alone = values("1"), values("-1")
     assert alone == ([4.44], [0.56])
     assert values("1", "-1") == [4.44, 0.56]
+
+
+def test_machine_code_of_other_versions_does_not_pile_up(compiled, tmp_path):
+    """A compilation that is kept leaves the newest few of its kernel's files, and all of others'."""
+    folder = tmp_path / "kernels"
+    shutil.copytree(compiled, folder)
+    first = next(iter(kernels(folder)))
+    name = first.name.rpartition("-")[0]
+    for age in range(6):
+        older = first.with_name(f"{name}-{age:016x}.kernel")
+        older.write_bytes(b"of another version")
+        os.utime(older, (1_000_000 - age, 1_000_000 - age))
+    other = first.with_name(f"another-{name}-{0:016x}.kernel")
+    other.write_bytes(b"of another kernel")
+    first.unlink()
+    assert run(PROGRAM, folder) == f"{SUMS} compiled"
+    left = sorted(path.name for path in first.parent.glob(f"{name}-*.kernel"))
+    assert left == sorted([first.name, *(f"{name}-{age:016x}.kernel" for age in range(3))])
+    assert other.exists()

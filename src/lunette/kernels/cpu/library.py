@@ -27,6 +27,9 @@ ENTRY = "lunette_kernel"
 
 PARAMETERS = 8
 
+KEPT = 4
+"""Pieces of machine code of one kernel that are kept on disk: versions, processors, settings."""
+
 _kernels: dict[tuple[Any, ...], Callable[..., int]] = {}
 _lock = threading.RLock()
 
@@ -81,6 +84,7 @@ def _loaded_or_compiled(module: str, factory: str, *arguments: Any) -> Callable[
     for folder in _folders():
         with suppress(OSError):
             _write(folder, file, key, code)
+            _prune(folder, file)
             break
     return _callable(code)
 
@@ -182,3 +186,15 @@ def _write(folder: Path, file: str, key: bytes, code: bytes) -> None:
         part.replace(folder / file)
     finally:
         part.unlink(missing_ok=True)
+
+
+def _prune(folder: Path, file: str) -> None:
+    """Of a kernel's machine code for other circumstances, such as an earlier version, keep the newest few."""
+    name, dash, _ = file.rpartition("-")
+    ages = {}
+    for path in folder.glob(f"{name}{dash}{'?' * 16}.kernel"):
+        with suppress(OSError):  # another process may be doing the same
+            ages[path] = path.stat().st_mtime
+    for path in sorted(ages, key=ages.__getitem__)[:-KEPT]:
+        with suppress(OSError):
+            path.unlink()
