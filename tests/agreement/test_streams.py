@@ -6,7 +6,7 @@ import pytest
 import lunette as ln
 from cases.agreement import run
 from cases.workloads import dtype_named
-from lunette.kernels.cpu import calls, choice, pieces, plan, tiling
+from lunette.kernels.cpu import calls, choice, pieces, plan, tiling, traits
 
 CHOICES = (
     choice.forward_call,
@@ -33,7 +33,7 @@ def stream(monkeypatch):
             return cls(edges, array, size, stage) if stage and stage != "past" else None
 
         monkeypatch.setattr(calls, "SMALL", 0)
-        for module in (plan, tiling):
+        for module in (traits, tiling):
             monkeypatch.setattr(module, "LARGE", 0 if stage == "past" else 1 << 62)
         monkeypatch.setattr(pieces.Pieces, "of", classmethod(of))
         forget()

@@ -23,6 +23,16 @@ from lunette.kernels.cpu.plan import (
     memory_order,
 )
 from lunette.kernels.cpu.tiling import MOST_CELLS, Tiling, lies_alike
+from lunette.kernels.cpu.traits import (
+    doubling,
+    few_rows,
+    ladder_cells,
+    near,
+    past_caches,
+    shares_little,
+    straight,
+    way,
+)
 from lunette.kernels.cpu.window_tables import regular
 from lunette.ops.base import is_float
 from lunette.ops.pooling import Pooling
@@ -63,42 +73,45 @@ def forward_call(
         units = plan.items * plan.tiles
         if kind == MEAN:
             plan.divide_as(_real(dtype))
-            by_rows = op.rank == 2 and plan.few_rows and _reach(op.regions[0]) <= FOLDED_SUM
+            by_rows = op.rank == 2 and few_rows(plan) and _reach(op.regions[0]) <= FOLDED_SUM
             if by_rows:
-                kernel, scratch = folded_rows.kernel(dtype.name, "add", plan.way), plan.folded_bytes
+                kernel, scratch = (
+                    folded_rows.kernel(dtype.name, "add", way(plan)),
+                    plan.folded_bytes,
+                )
                 units = plan.items * plan.folded_tiles
             else:
-                kernel = column_first.kernel(dtype.name, plan.straight, plan.doubling)
-                scratch = 8 * (plan.sum_cells + plan.ladder_cells)
+                kernel = column_first.kernel(dtype.name, straight(plan), doubling(plan))
+                scratch = 8 * (plan.sum_cells + ladder_cells(plan))
             # After the sums, the levels of long windows; `room` says where they begin.
             plan.room = plan.sum_cells
             call = Call(kernel, plan, out, result, lane, units, scratch)
-            if by_rows and plan.past_caches(out, result.itemsize, _vector(dtype)):
+            if by_rows and past_caches(plan, out, result.itemsize, _vector(dtype)):
                 return call
             call.in_pieces(plan.folded_edges if by_rows else plan.tile_edges, 1)
             if call.pieces is None:
-                plan.past_caches(out, result.itemsize, _vector(dtype))
+                past_caches(plan, out, result.itemsize, _vector(dtype))
             return call
         if not plan.empty:
-            if lane < 0 and plan.shares_little:
+            if lane < 0 and shares_little(plan):
                 units = plan.items * plan.output_rows
                 return Call(wide.kernel(dtype.name), plan, out, result, lane, units, 0)
             if trusting:
                 scratch, edges = 8 * plan.scratch_cells, plan.tile_edges
-                if plan.few_rows:
-                    kernel = folded_rows.kernel(dtype.name, "most", plan.way)
+                if few_rows(plan):
+                    kernel = folded_rows.kernel(dtype.name, "most", way(plan))
                     scratch, edges = plan.folded_bytes, plan.folded_edges
                     units = plan.items * plan.folded_tiles
                 else:
-                    kernel = row_first.kernel(dtype.name, "most", plan.near)
+                    kernel = row_first.kernel(dtype.name, "most", near(plan))
                 call = QuickCall(kernel, plan, out, result, lane, units, scratch)
                 call.again = lambda: forward_call(op, shape, strides, dtype, False)
                 call.in_order = lambda: _in_order(plan, dtype, out, lane)
                 # Halves are folded as integers: a vector of them is a line.
-                if plan.few_rows and plan.past_caches(out, dtype.itemsize, LINE):
+                if few_rows(plan) and past_caches(plan, out, dtype.itemsize, LINE):
                     return call
                 return call.in_pieces(edges, 1)
-            kernel = row_first.kernel(dtype.name, "larger", plan.near)
+            kernel = row_first.kernel(dtype.name, "larger", near(plan))
             return Call(kernel, plan, out, result, lane, units, 8 * plan.scratch_cells)
     y_steps = _result_steps(out, -1)
     if kind == SMOOTH and trusting:
@@ -211,7 +224,7 @@ def gradient_call(
             kernel = (unshared if plan.unshared else spread).kernel(dtype.name)
             units, scratch = plan.items * plan.slabs, 8 * plan.spread_cells
             call = Call(kernel, plan, shape, dtype, lane, units, scratch)
-            whole = plan.past_caches(shape, dtype.itemsize, _vector(dtype)) == DIRECT
+            whole = past_caches(plan, shape, dtype.itemsize, _vector(dtype)) == DIRECT
             if plan.unshared and whole:
                 return call
             return call.in_pieces(plan.slab_edges, 2)
@@ -273,7 +286,7 @@ def _reach(region: Any) -> int:
 
 def _in_order(plan: Plan, dtype: Any, shape: Shape, lane: int) -> Call:
     """The call for maxima of items with zeros of both signs and no NaN."""
-    kernel, units = row_first.kernel(dtype.name, "most", plan.near), plan.items * plan.tiles
+    kernel, units = row_first.kernel(dtype.name, "most", near(plan)), plan.items * plan.tiles
     return Call(kernel, plan, shape, dtype, lane, units, 8 * plan.scratch_cells)
 
 

@@ -20,12 +20,13 @@ from typing import Any
 from numba import types
 
 from lunette.kernels.cpu import machine
+from lunette.kernels.cpu.across_rows import across_between
 from lunette.kernels.cpu.counts import counted
 from lunette.kernels.cpu.halves import codec
 from lunette.kernels.cpu.ladder import brief, ladder, scaled
 from lunette.kernels.cpu.lanes import lanes
 from lunette.kernels.cpu.machine import apart, compiled, pointer, real
-from lunette.kernels.cpu.passes import across_between, averaged, inside, moves, passes
+from lunette.kernels.cpu.passes import averaged, inside, moves, passes
 from lunette.kernels.cpu.places import item_offset
 from lunette.kernels.cpu.plan import (
     AXES,

@@ -212,7 +212,7 @@ def kernel(dtype: str, operation: str, way: str) -> Any:
         return lost(trusted)
 
     together = way != ""
-    pool = rows_alike(outer, operation, way, end)
+    pool = rows_alike(outer, operation, way, safe, end)
 
     @compiled
     def alike(g, row, most):

@@ -162,6 +162,12 @@ def lanes(memory: Any, work: Any, half: str) -> Lanes:
         function = cgutils.get_or_insert_function(builder.module, kind, name)
         return builder.call(function, [at, vector_code.i32(align), mask, rest])
 
+    def load_where(context: Any, builder: Any, p: Any, i: Any, mask: Any, fill: Any) -> Any:
+        """Elements `i, i+1, …` of a pointer in lanes of a mask, `fill` in the others."""
+        at = builder.bitcast(place(context, builder, p, i), raw_type(context).as_pointer())
+        loaded = masked_load(builder, at, mask, _raw_fill(context, builder, fill))
+        return filled(context, builder, mask, widen(context, builder, loaded), fill)
+
     @intrinsic  # type: ignore[untyped-decorator]
     def load(context: Any, p: Any, i: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -175,12 +181,8 @@ def lanes(memory: Any, work: Any, half: str) -> Lanes:
     def load_part(context: Any, p: Any, i: Any, low: Any, high: Any, fill: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             p, i, low, high, fill = arguments
-            raw = raw_type(context)
-            at = builder.bitcast(place(context, builder, p, i), raw.as_pointer())
             mask = vector_code.mask(builder, low, high, count)
-            rest = _raw_fill(context, builder, fill)
-            loaded = widen(context, builder, masked_load(builder, at, mask, rest))
-            return filled(context, builder, mask, loaded, fill)
+            return load_where(context, builder, p, i, mask, fill)
 
         return vector(p, types.int64, types.int64, types.int64, work), generate
 
@@ -370,13 +372,9 @@ def lanes(memory: Any, work: Any, half: str) -> Lanes:
     def load_bits(context: Any, p: Any, i: Any, bits: Any, fill: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             p, i, bits, fill = arguments
-            raw = raw_type(context)
-            at = builder.bitcast(place(context, builder, p, i), raw.as_pointer())
             bits = bits if count == 64 else builder.trunc(bits, ir.IntType(count))
             mask = builder.bitcast(bits, ir.VectorType(ir.IntType(1), count))
-            rest = _raw_fill(context, builder, fill)
-            loaded = widen(context, builder, masked_load(builder, at, mask, rest))
-            return filled(context, builder, mask, loaded, fill)
+            return load_where(context, builder, p, i, mask, fill)
 
         return vector(p, types.int64, types.int64, work), generate
 

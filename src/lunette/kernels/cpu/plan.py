@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from lunette.kernels.cpu.pieces import LARGE
 from lunette.kernels.cpu.window_tables import (
     WINDOW_WIDTH,
     as_real,
@@ -222,86 +221,6 @@ class Plan:
         self.divisors[: outputs * wide] = np.repeat(np.where(counted == 0, 1.0, counted), wide)
         self.table[DIVISORS] = self.divisors.__array_interface__["data"][0]
 
-    def past_caches(self, shape: Shape, size: int, vector: int) -> int:
-        """How a result of this shape, of `size` bytes a number, is to go past the caches; 0: not at all.
-
-        `vector` is the bytes of a vector of results. One by one, rows of a line or two are not worth the trouble.
-        """
-        row = shape[-1] * size
-        if prod(shape) * size >= LARGE:
-            if vector == LINE and row % LINE == 0:
-                self.table[PAST] = DIRECT
-            elif self.way or (vector == LINE and row > 3 * LINE):
-                self.table[PAST] = BY_LINES
-        return int(self.table[PAST])
-
-    @property
-    def way(self) -> str:
-        """How windows lie along the last axis, if so that rows of them can be made together: see `rows_alike`."""
-        stride, origin, dilation, kernel = self.table[
-            AXES + (len(self.longest) - 1) * AXIS_WIDTH :
-        ][7:11]
-        if dilation != 1 or (stride, kernel) not in ((2, 2), (2, 3), (1, 3)):
-            return ""
-        if stride == 1:
-            return "one"
-        return "back" if kernel == 3 and origin == -1 else "ahead"
-
-    @property
-    def doubling(self) -> bool:
-        """Whether the windows of an axis are summed by doubling."""
-        rank = len(self.longest)
-        entries = self.table[AXES : AXES + rank * AXIS_WIDTH].reshape(rank, AXIS_WIDTH)
-        return bool(((entries[:, 10] > FOLDED_SUM) & (entries[:, 10] > entries[:, 7])).any())
-
-    @property
-    def straight(self) -> bool:
-        """Whether the windows of one axis are summed from the input itself."""
-        _, _, step, _, _, _, _, stride, _, dilation, kernel, *_ = self.table[AXES:].tolist()[
-            :AXIS_WIDTH
-        ]
-        near = kernel <= FOLDED_SUM and (stride == 1 or (stride == 2 and kernel > 1))
-        alike = len(self.longest) == 1 and kernel > 0 and dilation == 1
-        return bool(alike and (near or self.doubling) and step == 1 and self.table[LANES] == 0)
-
-    @property
-    def ladder_cells(self) -> int:
-        """Cells of scratch memory that the levels of long sums along the last axis need."""
-        kernel = int(self.table[AXES + (len(self.longest) - 1) * AXIS_WIDTH + 10])
-        return LEVELS * (NEAR + 5 * kernel + 2 * SLACK)
-
-    @property
-    def few_rows(self) -> bool:
-        """Whether a window is a few rows of small parts of rows, and few windows share a row."""
-        rank = len(self.longest)
-        entries = self.table[AXES : AXES + rank * AXIS_WIDTH].reshape(rank, AXIS_WIDTH)
-        cells, step, kernel = prod(entries[:-1, 0].tolist()), entries[-1, 2], entries[-1, 10]
-        side_by_side = rank > 1 and step == 1 and self.table[LANES] == 0
-        shared = self.output_rows * self.room <= SHARED * cells
-        return bool(side_by_side and 0 < kernel <= FOLDED and shared and self.room <= MOST_ROWS)
-
-    @property
-    def near(self) -> bool:
-        """Whether windows are short on every axis, or share no cell, and rows can be read in place."""
-        rank = len(self.longest)
-        *others, last = self.table[AXES : AXES + rank * AXIS_WIDTH].reshape(rank, AXIS_WIDTH)
-        _, _, step, _, _, _, _, stride, _, dilation, kernel, *_ = last.tolist()
-        in_place = step == dilation == 1 and 0 < kernel <= FOLDED and self.table[LANES] == 0
-        in_place = in_place and (stride == 1 or (stride == 2 and kernel > 1))
-        return in_place and all(axis[10] <= FOLDED or axis[7] >= axis[10] for axis in others)
-
-    @property
-    def shares_little(self) -> bool:
-        """Whether windows are long, go by rows that lie side by side, and hold no cell more than twice."""
-        rank = len(self.longest)
-        entries = self.table[AXES : AXES + rank * AXIS_WIDTH].reshape(rank, AXIS_WIDTH)
-        cells, outputs, steps, table = (entries[:, i].tolist() for i in (0, 1, 2, 5))
-        last = self.table[table[-1] :][: outputs[-1] * WINDOW_WIDTH].reshape(-1, WINDOW_WIDTH)
-        if steps[-1] != 1 or self.longest[-1] <= FOLDED or (last[:, 2] != 1).any():
-            return False
-        visited = prod(m * k for m, k in zip(outputs, self.longest, strict=True))
-        return bool(visited <= 2 * prod(cells))
-
     def tiled(
         self, header: Any, pooled: Shape, outputs: list[int], windows: Any, by_columns: bool
     ) -> None:
@@ -325,8 +244,7 @@ class Plan:
                 _hull(header, windows, i, min(m, i + tile)) for i in range(0, m, tile)
             )
         ]
-        overlap = header[AXES + 10] > max(FOLDED_SUM, int(header[AXES + 7]))
-        if by_columns and len(pooled) > 1 and not overlap:
+        if by_columns and len(pooled) > 1 and not doubles(*header[[AXES + 7, AXES + 10]].tolist()):
             hulls = [1]
         area = max(tile, *hulls) * line + SLACK
         entry = header[AXES + (len(pooled) - 1) * AXIS_WIDTH :]
@@ -351,6 +269,11 @@ class Plan:
             if entry[10] > entry[7]:
                 padded = max(padded, reach * spans[i])
         self.sum_cells = int(header[PADDED]) + padded + SLACK
+
+
+def doubles(stride: int, kernel: int) -> bool:
+    """Whether windows of an axis are summed by doubling: they overlap, and are not short."""
+    return kernel > max(FOLDED_SUM, stride)
 
 
 def _edges(m: int, tile: int, cells: int) -> Any:

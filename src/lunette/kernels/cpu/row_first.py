@@ -20,10 +20,11 @@ from typing import Any
 from numba import types
 
 from lunette.kernels.cpu import machine
+from lunette.kernels.cpu.across_rows import across_between
 from lunette.kernels.cpu.halves import codec, ordered
 from lunette.kernels.cpu.lanes import lanes
 from lunette.kernels.cpu.machine import apart, compiled, pointer
-from lunette.kernels.cpu.passes import across_between, inside, moves, passes
+from lunette.kernels.cpu.passes import inside, moves, passes
 from lunette.kernels.cpu.places import item_offset
 from lunette.kernels.cpu.plan import (
     AXES,

@@ -24,11 +24,11 @@ __all__ = ["rows_alike"]
 
 
 @cache
-def rows_alike(codec: Codec, operation: str, way: str, end: Any) -> Any:
+def rows_alike(codec: Codec, operation: str, way: str, safe: Any, end: Any) -> Any:
     """`pool` for an operation, `most` or `add`, and the way in which windows lie along a row.
 
     Windows of three cells, stride 2, from one before the row on (`back`); of two or three cells, stride 2,
-    from anywhere (`ahead`); of three cells, stride 1 (`one`). `end` stores a vector of results.
+    from anywhere (`ahead`); of three cells, stride 1 (`one`). `safe` watches two vectors that were read, `end` stores one of results.
 
     `pool` takes what is read, whether windows have three cells, what is written, and what is asked for meanwhile:
 
@@ -40,7 +40,7 @@ def rows_alike(codec: Codec, operation: str, way: str, end: Any) -> Any:
 
     It gives whether a lane must not be trusted, whether a result is zero, the state of the stage, and the bytes asked for.
     """
-    summing, work = operation == "add", codec.work
+    work = codec.work
     from_x, here = lanes(codec.memory, work, codec.half), lanes(work, work, "")
     width, load, load_part = here.width, from_x.load, from_x.load_part
     spread, join = here.spread, getattr(here, operation)
@@ -48,15 +48,9 @@ def rows_alike(codec: Codec, operation: str, way: str, end: Any) -> Any:
     slide_back = slide(width - 1)
     back, one = way == "back", way == "one"
     stride = 1 if one else 2
-    all_lanes, both, lost, while_ordered, _, _ = trust(work, codec.half)
-    fill, size_of = work(0) if summing else codec.least, codec.kept.bitwidth // 8
+    all_lanes, both, lost, _, _, _ = trust(work, codec.half)
+    fill, size_of = work(0) if operation == "add" else codec.least, codec.kept.bitwidth // 8
     pour_lines, _ = line_flow()
-
-    @compiled
-    def safe(trusted, a, b):
-        """The lanes of `trusted` where neither is a NaN."""
-        within()
-        return trusted if summing else while_ordered(trusted, a, b)
 
     @compiled
     def cells(x, p, whole, low, high):

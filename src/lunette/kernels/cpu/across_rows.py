@@ -1,0 +1,159 @@
+"""Rows folded into one, element by element, from one array to another: x to scratch memory, or from there to y."""
+
+# Numba types the kernels, not mypy.
+# mypy: disable-error-code="no-untyped-def,no-untyped-call"
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from lunette.kernels.cpu.asking import ask_for
+from lunette.kernels.cpu.halves import Codec
+from lunette.kernels.cpu.lanes import lanes
+from lunette.kernels.cpu.machine import compiled, within
+
+__all__ = ["across_between"]
+
+
+@cache
+def across_between(source: Codec, target: Codec, operation: str, watch: bool = False) -> Any:
+    """`across` from rows of one array to rows of another: x to scratch, or scratch to y.
+
+    Where it watches, it gives non-zero after a NaN.
+    """
+    inputs = lanes(source.memory, source.work, source.half)
+    outputs = lanes(target.kept, target.work, target.half)
+    width, load, load_part = inputs.width, inputs.load, inputs.load_part
+    store, store_part, join = outputs.store, outputs.store_part, getattr(inputs, operation)
+    zero, unordered, summing = source.work(0), inputs.unordered, operation == "add"
+
+    @compiled
+    def strange(a, b):
+        return unordered(a, b) if watch else 0
+
+    @compiled
+    def many(x, p, step, count):
+        best = load(x, p)
+        seen = strange(best, best)
+        ask_for(x, p)
+        for t in range(1, count):
+            value = load(x, p + t * step)
+            ask_for(x, p + t * step)
+            seen |= strange(value, value)
+            best = join(best, value)
+        return best, seen
+
+    @compiled
+    def ask_four(x, p):
+        within()
+        ask_for(x, p)
+        ask_for(x, p + width)
+        ask_for(x, p + 2 * width)
+        ask_for(x, p + 3 * width)
+
+    @compiled
+    def four_of_many(x, p, step, count):
+        """`many` of four vectors side by side, row by row."""
+        within()
+        a, b, d, e = load(x, p), load(x, p + width), load(x, p + 2 * width), load(x, p + 3 * width)
+        seen = strange(a, b) | strange(d, e)
+        ask_four(x, p)
+        for _ in range(1, count):
+            p += step
+            i, j, k, m = (
+                load(x, p),
+                load(x, p + width),
+                load(x, p + 2 * width),
+                load(x, p + 3 * width),
+            )
+            ask_four(x, p)
+            seen |= strange(i, j) | strange(k, m)
+            a, b, d, e = join(a, i), join(b, j), join(d, k), join(e, m)
+        return a, b, d, e, seen
+
+    @compiled
+    def row_of_many(x, at, step, count, y, to, size):
+        """`many` of a row of five to eight vectors, row by row in the order of memory.
+
+        The last ones end with the row, so they may repeat some of those before.
+        """
+        within()
+        five, six = min(5 * width, size - width), min(6 * width, size - width)
+        four, seven = min(4 * width, size - width), min(7 * width, size - width)
+        a, b, d, e, _ = four_of_many(x, at, step, 1)
+        i, j, k, m = load(x, at + four), load(x, at + five), load(x, at + six), load(x, at + seven)
+        for t in range(1, count):
+            p = at + t * step
+            ask_four(x, p)
+            ask_four(x, p + 4 * width)
+            a, b = join(a, load(x, p)), join(b, load(x, p + width))
+            d, e = join(d, load(x, p + 2 * width)), join(e, load(x, p + 3 * width))
+            i, j = join(i, load(x, p + four)), join(j, load(x, p + five))
+            k, m = join(k, load(x, p + six)), join(m, load(x, p + seven))
+        store(y, to, a)
+        store(y, to + width, b)
+        store(y, to + 2 * width, d)
+        store(y, to + 3 * width, e)
+        store(y, to + four, i)
+        store(y, to + five, j)
+        store(y, to + six, k)
+        store(y, to + seven, m)
+
+    @compiled
+    def few(x, p, step, count):
+        a = load(x, p)
+        if count == 1:
+            return a, strange(a, a)
+        b = load(x, p + step)
+        if count == 2:
+            return join(a, b), strange(a, b)
+        c = load(x, p + 2 * step)
+        return join(join(a, b), c), strange(a, b) | strange(c, c)
+
+    @compiled
+    def across(x, at, step, count, y, to, size):
+        """y[to + c] = the fold of x[at + t·step + c], t < count, for each c < size."""
+        seen = 0
+        if size < width:
+            best = load_part(x, at, 0, size, zero)
+            seen |= strange(best, best)
+            for t in range(1, count):
+                value = load_part(x, at + t * step, 0, size, zero)
+                seen |= strange(value, value)
+                best = join(best, value)
+            store_part(y, to, best, size)
+            return seen
+        # The last vector ends with the row, so it may repeat some of the one before.
+        whole, last = size - size % width, size - width
+        if count <= 3:
+            for c in range(0, whole, width):
+                value, more = few(x, at + c, step, count)
+                store(y, to + c, value)
+                seen |= more
+            if whole < size:
+                value, more = few(x, at + last, step, count)
+                store(y, to + last, value)
+                seen |= more
+        elif summing & (4 * width < size) & (size <= 8 * width):
+            row_of_many(x, at, step, count, y, to, size)
+        else:
+            fours = whole - whole % (4 * width)
+            for c in range(0, fours, 4 * width):
+                a, b, d, e, more = four_of_many(x, at + c, step, count)
+                store(y, to + c, a)
+                store(y, to + c + width, b)
+                store(y, to + c + 2 * width, d)
+                store(y, to + c + 3 * width, e)
+                seen |= more
+            for c in range(fours, whole, width):
+                value, more = many(x, at + c, step, count)
+                store(y, to + c, value)
+                seen |= more
+            if whole < size:
+                value, more = many(x, at + last, step, count)
+                store(y, to + last, value)
+                seen |= more
+        return seen
+
+    return across
