@@ -47,14 +47,14 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "a row's own stride taken for the next axis's",
         PLACES,
-        "lists[new] = a + p * g[entry + 2]",
+        "lists[new] = a + p * g[entry + STEP_X]",
         "lists[new] = a + p * g[entry + AXIS_WIDTH + 2]",
         "max vjp all",
     ),
     Mutation(
         "a flat position without its axis's stride",
         PLACES,
-        "lists[2 * most + new] = flat + p * g[entry + 6]",
+        "lists[2 * most + new] = flat + p * g[entry + FLAT]",
         "lists[2 * most + new] = flat + p",
         "max vjp all",
     ),
@@ -318,8 +318,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "a row of another length taken for one that lies alike",
         FOLDED,
-        "(g[v] == g[w] + count * far) & (g[v + 2] == g[w + 2]) & (g[v + 4] == g[w + 4])",
-        "g[v + 2] == g[w + 2]",
+        "& (g[v + MEMBERS] == g[w + MEMBERS])",
+        "",
         "max forward",
     ),
     Mutation(
@@ -353,7 +353,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "the share of the first output for a whole plane",
         UNSHARED,
-        "if (g[w] != known) | (reader != other):",
+        "if (g[w + START] != known) | (reader != other):",
         "if (known < 0) | (reader != other):",
         "mean vjp",
     ),
@@ -361,8 +361,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "padding dropped from the count",
         COUNTS,
-        "return real(g[w + 3]) if g[COUNT_PADDING] else float(g[w + 4])",
-        "return float(g[w + 4])",
+        "return real(g[w + COUNTS]) if g[COUNT_PADDING] else float(g[w + MEMBERS])",
+        "return float(g[w + MEMBERS])",
         "mean forward",
     ),
     Mutation(
@@ -396,8 +396,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "a reciprocal without the axes before the last",
         COLUMNS,
-        "reciprocal = work(1) / (work(factor) * work(g[e + 10]))",
-        "reciprocal = work(1) / work(g[e + 10])",
+        "reciprocal = work(1) / (work(factor) * work(g[e + KERNEL]))",
+        "reciprocal = work(1) / work(g[e + KERNEL])",
         "large mean",
     ),
     Mutation(
@@ -467,8 +467,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "rows before the first of a window never raised",
         TILING,
-        "starts = np.minimum.accumulate(windows[::-1, 0])[::-1]",
-        "starts = windows[:, 0].copy()",
+        "starts = np.minimum.accumulate(windows[::-1, START])[::-1]",
+        "starts = windows[:, START].copy()",
         "smooth forward",
     ),
     Mutation(
@@ -601,7 +601,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "rows before the input counted as none",
         PHASES,
-        "return before // g[entry + 9] if before > 0 else 0",
+        "return before // g[entry + DILATION] if before > 0 else 0",
         "return 0",
         "max vjp first",
     ),

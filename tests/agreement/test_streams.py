@@ -6,7 +6,7 @@ import pytest
 import lunette as ln
 from cases.agreement import run
 from cases.workloads import dtype_named
-from lunette.kernels.cpu import calls, choice, pieces, plan, tiling, traits
+from lunette.kernels.cpu import calls, choice, layout, pieces, plan, tiling, traits
 
 CHOICES = (
     choice.forward_call,
@@ -156,7 +156,7 @@ def test_a_large_result_is_past_the_caches_and_a_small_one_is_not():
         shape = (items, 64, 64)
         strides = (64 * 64 * 4, 64 * 4, 4)
         call = choice.forward_call(op, shape, strides, np.dtype(np.float32))
-        assert (call.plan.table[plan.PAST] > 0) == past
+        assert (call.plan.table[layout.PAST] > 0) == past
         mean = ln.AvgPool((9, 9), stride=1)
         call = choice.forward_call(mean, shape, strides, np.dtype(np.float32))
         assert (call.pieces is not None) == past
@@ -174,7 +174,7 @@ def test_rows_of_whole_lines_go_from_the_registers(stream):
         shape, strides = (2, 4, columns), (16 * columns, 4 * columns, 4)
         op = ln.MaxPool((3, kernel), stride=1, padding=(1, kernel // 2))
         call = choice.forward_call(op, shape, strides, np.dtype(np.float32))
-        assert call.plan.table[plan.PAST] == way
+        assert call.plan.table[layout.PAST] == way
 
 
 def test_a_kernel_that_prepares_a_long_row_is_not_called_piece_by_piece():

@@ -25,18 +25,19 @@ from lunette.kernels.cpu.counts import counted
 from lunette.kernels.cpu.halves import codec
 from lunette.kernels.cpu.ladder import brief, ladder, scaled
 from lunette.kernels.cpu.lanes import lanes
-from lunette.kernels.cpu.machine import apart, compiled, pointer, real
-from lunette.kernels.cpu.passes import averaged, inside, moves, passes
-from lunette.kernels.cpu.places import item_offset
-from lunette.kernels.cpu.plan import (
+from lunette.kernels.cpu.layout import (
     AXES,
     AXIS_WIDTH,
+    COUNT,
+    DILATION,
     DIVISOR,
     DIVISORS,
-    FOLDED_SUM,
+    EXTENT,
+    KERNEL,
     LANES,
     LEFT,
-    LINE,
+    MEMBERS,
+    ORIGIN,
     PADDED,
     PAST,
     RANK,
@@ -44,11 +45,20 @@ from lunette.kernels.cpu.plan import (
     ROW,
     ROW_SIZE,
     SECOND,
+    START,
+    STEP,
+    STEP_X,
+    STRIDE,
+    TABLE,
     THIRD,
     TILE,
     TILES,
     WINDOW_WIDTH,
 )
+from lunette.kernels.cpu.machine import apart, compiled, pointer, real
+from lunette.kernels.cpu.passes import averaged, inside, moves, passes
+from lunette.kernels.cpu.places import item_offset
+from lunette.kernels.cpu.plan import FOLDED_SUM, LINE
 from lunette.kernels.cpu.row_first import hull, input_line
 from lunette.kernels.cpu.rows import along_input
 from lunette.kernels.cpu.streams import settle
@@ -64,7 +74,7 @@ MANY = 2.0**60
 def doubles(g, axis):
     """Whether windows of an axis are summed by doubling."""
     e = AXES + axis * AXIS_WIDTH
-    return (g[e + 10] > FOLDED_SUM) & (g[e + 10] > g[e + 7])
+    return (g[e + KERNEL] > FOLDED_SUM) & (g[e + KERNEL] > g[e + STRIDE])
 
 
 @cache
@@ -118,15 +128,23 @@ def kernel(dtype: str, straight: bool, doubling: bool) -> Any:
         e = AXES + axis * AXIS_WIDTH
         if not doubles(g, axis):
             for i in range(first, last):
-                w = g[e + 5] + WINDOW_WIDTH * i
-                if g[w + 4] == 0:
+                w = g[e + TABLE] + WINDOW_WIDTH * i
+                if g[w + MEMBERS] == 0:
                     clear(s, to + (i - first) * span, span)
                 else:
-                    row = at + (g[w] - low) * span
-                    across(s, row, g[w + 2] * span, g[w + 4], to + (i - first) * span, span, False)
+                    row = at + (g[w + START] - low) * span
+                    across(
+                        s,
+                        row,
+                        g[w + STEP] * span,
+                        g[w + MEMBERS],
+                        to + (i - first) * span,
+                        span,
+                        False,
+                    )
             return
-        stride, dilation, size = g[e + 7], g[e + 9], g[e + 10]
-        begin = stride * first + g[e + 8]
+        stride, dilation, size = g[e + STRIDE], g[e + DILATION], g[e + KERNEL]
+        begin = stride * first + g[e + ORIGIN]
         reach = stride * (last - first - 1) + dilation * (size - 1) + 1
         for q in range(reach):
             row = g[PADDED] + q * span
@@ -147,10 +165,10 @@ def kernel(dtype: str, straight: bool, doubling: bool) -> Any:
         e, wide = AXES + (g[RANK] - 1) * AXIS_WIDTH, max(1, g[LANES])
         begin = end = first
         if doubles(g, g[RANK] - 1) & (g[DIVISOR] == 0) & (factor < MANY):
-            cells = g[e + 9] * (g[e + 10] - 1) + 1
-            begin, end = inside(first, last, g[e], g[e + 7], g[e + 8], cells, 1)
+            cells = g[e + DILATION] * (g[e + KERNEL] - 1) + 1
+            begin, end = inside(first, last, g[e + EXTENT], g[e + STRIDE], g[e + ORIGIN], cells, 1)
         middle, rest = (begin - first) * wide, (end - first) * wide
-        reciprocal = work(1) / (work(factor) * work(g[e + 10]))
+        reciprocal = work(1) / (work(factor) * work(g[e + KERNEL]))
         average(s, at, 0, 1, divisors, first * wide, work(factor), y, to, middle)
         scale(s, at + middle, reciprocal, y, to + middle, rest - middle)
         size = (last - first) * wide - rest
@@ -163,8 +181,13 @@ def kernel(dtype: str, straight: bool, doubling: bool) -> Any:
         rank, wide = g[RANK], max(1, g[LANES])
         lane = g[LANES] > 0
         e = AXES + (rank - 1) * AXIS_WIDTH
-        n, m, far, table = g[e], g[e + 1], g[e + 2], g[e + 5]
-        stride, origin, dilation, size = g[e + 7], g[e + 8], g[e + 9], g[e + 10]
+        n, m, far, table = g[e + EXTENT], g[e + COUNT], g[e + STEP_X], g[e + TABLE]
+        stride, origin, dilation, size = (
+            g[e + STRIDE],
+            g[e + ORIGIN],
+            g[e + DILATION],
+            g[e + KERNEL],
+        )
         row, left, divisors = g[ROW], g[ROW] + g[LEFT], pointer(g[DIVISORS], work)
         big = doubles(g, rank - 1)
         long = big & (dilation == 1) & (g[LANES] == 0)
@@ -174,14 +197,14 @@ def kernel(dtype: str, straight: bool, doubling: bool) -> Any:
         clear(s, row, g[ROW_SIZE])
         lines = 1
         for axis in range(1, rank - 1):
-            lines *= g[AXES + axis * AXIS_WIDTH]
+            lines *= g[AXES + axis * AXIS_WIDTH + EXTENT]
         row_cells = n * wide
         in_row = (far == 1) & (not lane)
         as_one = lane & (far == wide)  # positions of a row lie side by side, lanes and all
         for unit in range(first, last):
             item, tile = unit // g[TILES], unit % g[TILES]
             base, target = item_offset(g, item, 0), item_offset(g, item, 1)
-            begin, end = tile * g[TILE], min(g[AXES + 1], (tile + 1) * g[TILE])
+            begin, end = tile * g[TILE], min(g[AXES + COUNT], (tile + 1) * g[TILE])
             from_j, to_j, from_p, to_p = 0, m, 0, n
             block = lines * row_cells
             area = g[SECOND]
@@ -200,7 +223,7 @@ def kernel(dtype: str, straight: bool, doubling: bool) -> Any:
                 low, high = hull(g, 0, begin, end)
                 for position in range(low, high):
                     for line in range(lines):
-                        at = base + input_line(g, line, 0) + position * g[AXES + 2]
+                        at = base + input_line(g, line, 0) + position * g[AXES + STEP_X]
                         to = ((position - low) * lines + line) * row_cells
                         if lane:
                             for p in range(n):
@@ -210,10 +233,10 @@ def kernel(dtype: str, straight: bool, doubling: bool) -> Any:
                 across_axis(s, g, 0, 0, low, high - low, begin, end, area, block)
             else:
                 for i in range(begin, end):
-                    w = g[AXES + 5] + WINDOW_WIDTH * i
-                    step, count = g[w + 2] * g[AXES + 2], g[w + 4]
+                    w = g[AXES + TABLE] + WINDOW_WIDTH * i
+                    step, count = g[w + STEP] * g[AXES + STEP_X], g[w + MEMBERS]
                     for line in range(lines):
-                        at = base + input_line(g, line, 0) + g[w] * g[AXES + 2]
+                        at = base + input_line(g, line, 0) + g[w + START] * g[AXES + STEP_X]
                         to = area + ((i - begin) * lines + line) * row_cells
                         if count == 0:
                             clear(s, to, row_cells)
@@ -257,11 +280,14 @@ def kernel(dtype: str, straight: bool, doubling: bool) -> Any:
                 before, span = 1, block
                 for axis in range(1, rank - 1):
                     f = AXES + axis * AXIS_WIDTH
-                    span //= g[f]
+                    span //= g[f + EXTENT]
                     for line in range(before):
-                        at, to = here + line * g[f] * span, there + line * g[f + 1] * span
-                        across_axis(s, g, axis, at, 0, g[f], 0, g[f + 1], to, span)
-                    before *= g[f + 1]
+                        at, to = (
+                            here + line * g[f + EXTENT] * span,
+                            there + line * g[f + COUNT] * span,
+                        )
+                        across_axis(s, g, axis, at, 0, g[f + EXTENT], 0, g[f + COUNT], to, span)
+                    before *= g[f + COUNT]
                     here, there, other = there, other, there
                 # The last axis, line by line.
                 for line in range(before):
@@ -271,8 +297,8 @@ def kernel(dtype: str, straight: bool, doubling: bool) -> Any:
                     rest = line
                     for axis in range(rank - 2, 0, -1):
                         f = AXES + axis * AXIS_WIDTH
-                        factor *= counted(g, axis, rest % g[f + 1])
-                        rest //= g[f + 1]
+                        factor *= counted(g, axis, rest % g[f + COUNT])
+                        rest //= g[f + COUNT]
                     factor = 1.0 if factor == 0 else factor
                     if g[DIVISOR] > 0:
                         factor = real(g[DIVISOR])

@@ -5,8 +5,17 @@
 
 from __future__ import annotations
 
+from lunette.kernels.cpu.layout import (
+    AXES,
+    AXIS_WIDTH,
+    COUNT_PADDING,
+    COUNTS,
+    DIVISOR,
+    MEMBERS,
+    TABLE,
+    WINDOW_WIDTH,
+)
 from lunette.kernels.cpu.machine import compiled, real
-from lunette.kernels.cpu.plan import AXES, AXIS_WIDTH, COUNT_PADDING, DIVISOR, WINDOW_WIDTH
 
 __all__ = ["counted", "divisor"]
 
@@ -14,8 +23,8 @@ __all__ = ["counted", "divisor"]
 @compiled
 def counted(g, axis, i):
     """The cells of a window that count on one axis."""
-    w = g[AXES + axis * AXIS_WIDTH + 5] + WINDOW_WIDTH * i
-    return real(g[w + 3]) if g[COUNT_PADDING] else float(g[w + 4])
+    w = g[AXES + axis * AXIS_WIDTH + TABLE] + WINDOW_WIDTH * i
+    return real(g[w + COUNTS]) if g[COUNT_PADDING] else float(g[w + MEMBERS])
 
 
 @compiled

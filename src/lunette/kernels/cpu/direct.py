@@ -20,23 +20,33 @@ from numba import types
 from lunette.kernels.cpu import machine
 from lunette.kernels.cpu.elementary import elementary
 from lunette.kernels.cpu.halves import codec
-from lunette.kernels.cpu.machine import compiled, pointer, real
-from lunette.kernels.cpu.places import item_offset, list_cells, output_row
-from lunette.kernels.cpu.plan import (
+from lunette.kernels.cpu.layout import (
     AXES,
     AXIS_WIDTH,
     BETA,
+    COUNT,
     COUNT_PADDING,
+    COUNTS,
     DIVISOR,
-    MAX,
-    MEAN,
+    EXTENT,
+    FLAT,
+    MEMBERS,
     OUTPUT_ROWS,
     RANK,
     SLABS,
     SLABS_AT,
-    SMOOTH,
+    START,
+    STEP,
+    STEP_X,
+    STEP_Y,
+    STEP_Z,
+    STOP,
+    TABLE,
     WINDOW_WIDTH,
 )
+from lunette.kernels.cpu.machine import compiled, pointer, real
+from lunette.kernels.cpu.places import item_offset, list_cells, output_row
+from lunette.kernels.cpu.plan import MAX, MEAN, SMOOTH
 from lunette.kernels.cpu.powers import fused, log_over_beta, power, scales_of, shared_sums, sound
 
 __all__ = ["derivative_kernel", "gradient_kernel", "value_kernel"]
@@ -60,7 +70,12 @@ def value_kernel(dtype: str, kind: int, indices: bool) -> Any:
         g, rows = pointer(g_at, types.int64), pointer(scratch_at, types.int64)
         x, y, z = pointer(x_at, memory), pointer(y_at, result), pointer(z_at, types.int64)
         entry = AXES + (g[RANK] - 1) * AXIS_WIDTH
-        m, step_x, step_y, table = g[entry + 1], g[entry + 2], g[entry + 3], g[entry + 5]
+        m, step_x, step_y, table = (
+            g[entry + COUNT],
+            g[entry + STEP_X],
+            g[entry + STEP_Y],
+            g[entry + TABLE],
+        )
         zero = work(0)
         beta = work(real(g[BETA])) if kind == SMOOTH else work(1)
         scales = scales_for(beta) if kind == SMOOTH else (beta, beta, beta, beta, beta)
@@ -70,10 +85,10 @@ def value_kernel(dtype: str, kind: int, indices: bool) -> Any:
             count, counted_rows = list_cells(g, g[RANK] - 1, row, rows, room)
             for j in range(m):
                 window = table + WINDOW_WIDTH * j
-                start, stop, step = g[window], g[window + 1], g[window + 2]
-                length = g[window + 4]
+                start, stop, step = g[window + START], g[window + STOP], g[window + STEP]
+                length = g[window + MEMBERS]
                 real_cells = np.float64(count * length)
-                cells = counted_rows * real(g[window + 3]) if g[COUNT_PADDING] else real_cells
+                cells = counted_rows * real(g[window + COUNTS]) if g[COUNT_PADDING] else real_cells
                 padding = cells - real_cells
                 value, winner, total = zero, -1, zero
                 if kind == SMOOTH:
@@ -133,8 +148,13 @@ def derivative_kernel(dtype: str, kind: int, ties: str) -> Any:
         g, rows = pointer(g_at, types.int64), pointer(scratch_at, types.int64)
         x, y, dx = pointer(x_at, memory), pointer(y_at, memory), pointer(dx_at, memory)
         entry = AXES + (g[RANK] - 1) * AXIS_WIDTH
-        m, step_x, step_y, table = g[entry + 1], g[entry + 2], g[entry + 3], g[entry + 5]
-        step_dx = g[entry + 4]
+        m, step_x, step_y, table = (
+            g[entry + COUNT],
+            g[entry + STEP_X],
+            g[entry + STEP_Y],
+            g[entry + TABLE],
+        )
+        step_dx = g[entry + STEP_Z]
         zero = work(0)
         beta = work(real(g[BETA])) if kind == SMOOTH else work(1)
         for unit in range(first, last):
@@ -144,10 +164,10 @@ def derivative_kernel(dtype: str, kind: int, ties: str) -> Any:
             count, counted_rows = list_cells(g, g[RANK] - 1, row, rows, room)
             for j in range(m):
                 window = table + WINDOW_WIDTH * j
-                start, stop, step = g[window], g[window + 1], g[window + 2]
-                length = g[window + 4]
+                start, stop, step = g[window + START], g[window + STOP], g[window + STEP]
+                length = g[window + MEMBERS]
                 real_cells = np.float64(count * length)
-                cells = counted_rows * real(g[window + 3]) if g[COUNT_PADDING] else real_cells
+                cells = counted_rows * real(g[window + COUNTS]) if g[COUNT_PADDING] else real_cells
                 padding = cells - real_cells
                 total, divisor, best, tangent = zero, work(1), zero, zero
                 if count * length > 0:
@@ -214,18 +234,18 @@ def gradient_kernel(dtype: str, kind: int, ties: str) -> Any:
         x, gy, gx = pointer(x_at, memory), pointer(gy_at, memory), pointer(gx_at, memory)
         entry = AXES + (g[RANK] - 1) * AXIS_WIDTH
         n, m, step_x, step_y, table = (
-            g[entry],
-            g[entry + 1],
-            g[entry + 2],
-            g[entry + 3],
-            g[entry + 5],
+            g[entry + EXTENT],
+            g[entry + COUNT],
+            g[entry + STEP_X],
+            g[entry + STEP_Y],
+            g[entry + TABLE],
         )
-        step_gx = g[entry + 4]
+        step_gx = g[entry + STEP_Z]
         zero = work(0)
         beta = work(real(g[BETA])) if kind == SMOOTH else work(1)
         scales = scales_for(beta) if kind == SMOOTH else (beta, beta, beta, beta, beta)
-        inner = g[AXES + 6]  # cells of the pooled axes per position of the first
-        rows_inner = g[OUTPUT_ROWS] // g[AXES + 1] if g[RANK] > 1 else 1
+        inner = g[AXES + FLAT]  # cells of the pooled axes per position of the first
+        rows_inner = g[OUTPUT_ROWS] // g[AXES + COUNT] if g[RANK] > 1 else 1
         for unit in range(first, last):
             item, slab = unit // g[SLABS], g[SLABS_AT] + 4 * (unit % g[SLABS])
             low, high = g[slab] * inner, g[slab + 1] * inner
@@ -247,12 +267,14 @@ def gradient_kernel(dtype: str, kind: int, ties: str) -> Any:
                         sums[2 * weights + c] = zero
                 for j in range(from_column, to_column):
                     window = table + WINDOW_WIDTH * j
-                    start, stop, step = g[window], g[window + 1], g[window + 2]
-                    length = g[window + 4]
+                    start, stop, step = g[window + START], g[window + STOP], g[window + STEP]
+                    length = g[window + MEMBERS]
                     if count * length == 0:
                         continue
                     real_cells = np.float64(count * length)
-                    cells = counted_rows * real(g[window + 3]) if g[COUNT_PADDING] else real_cells
+                    cells = (
+                        counted_rows * real(g[window + COUNTS]) if g[COUNT_PADDING] else real_cells
+                    )
                     padding = cells - real_cells
                     gradient = load(gy[place + j * step_y])
                     if kind == SMOOTH:
@@ -327,9 +349,9 @@ def gradient_kernel(dtype: str, kind: int, ties: str) -> Any:
                     place, source = target + low * step_gx, base + low * step_x
                 for axis in range(g[RANK] - 2, -1, -1):
                     e = AXES + axis * AXIS_WIDTH
-                    place += (flat % g[e]) * g[e + 4]
-                    source += (flat % g[e]) * g[e + 2]
-                    flat //= g[e]
+                    place += (flat % g[e + EXTENT]) * g[e + STEP_Z]
+                    source += (flat % g[e + EXTENT]) * g[e + STEP_X]
+                    flat //= g[e + EXTENT]
                 for p in range(n_along):
                     c = line * n_along + p
                     total = sums[c]

@@ -23,29 +23,37 @@ from lunette.kernels.cpu.asking import ask
 from lunette.kernels.cpu.counts import counted, divisor
 from lunette.kernels.cpu.halves import INFINITY, codec, ordered
 from lunette.kernels.cpu.lanes import lanes
-from lunette.kernels.cpu.machine import apart, compiled, pointer, within
-from lunette.kernels.cpu.places import item_offset, list_cells
-from lunette.kernels.cpu.plan import (
+from lunette.kernels.cpu.layout import (
     AXES,
     AXIS_WIDTH,
-    BY_LINES,
-    DIRECT,
+    COUNT,
+    DILATION,
     DIVISORS,
+    EXTENT,
     FLOW,
     FOLDED_LEFT,
     FOLDED_ROW,
     FOLDED_TILE,
     FOLDED_TILES,
     ITEMS,
-    LINE,
+    KERNEL,
     LIST,
     LISTS,
+    MEMBERS,
+    ORIGIN,
     PAST,
     RANK,
     STAGE,
-    TOGETHER,
+    START,
+    STEP,
+    STEP_X,
+    STRIDE,
+    TABLE,
     WINDOW_WIDTH,
 )
+from lunette.kernels.cpu.machine import apart, compiled, pointer, within
+from lunette.kernels.cpu.places import item_offset, list_cells
+from lunette.kernels.cpu.plan import BY_LINES, DIRECT, LINE, TOGETHER
 from lunette.kernels.cpu.rows_alike import rows_alike
 from lunette.kernels.cpu.streams import line_flow, settle, store_past
 from lunette.kernels.cpu.trust import trust
@@ -218,11 +226,15 @@ def kernel(dtype: str, operation: str, way: str) -> Any:
     def alike(g, row, most):
         """How many windows from number `row` on lie alike on the axis before the last, and how far apart."""
         within()
-        w = g[AXES + (g[RANK] - 2) * AXIS_WIDTH + 5] + WINDOW_WIDTH * row
-        far, count = g[w + WINDOW_WIDTH] - g[w] if most > 1 else 0, 1
+        w = g[AXES + (g[RANK] - 2) * AXIS_WIDTH + TABLE] + WINDOW_WIDTH * row
+        far, count = g[w + WINDOW_WIDTH] - g[w + START] if most > 1 else 0, 1
         while count < most:
             v = w + count * WINDOW_WIDTH
-            same = (g[v] == g[w] + count * far) & (g[v + 2] == g[w + 2]) & (g[v + 4] == g[w + 4])
+            same = (
+                (g[v + START] == g[w + START] + count * far)
+                & (g[v + STEP] == g[w + STEP])
+                & (g[v + MEMBERS] == g[w + MEMBERS])
+            )
             if summing:
                 same &= counted(g, 0, row + count) == counted(g, 0, row)
             if not same:
@@ -240,13 +252,13 @@ def kernel(dtype: str, operation: str, way: str) -> Any:
         rank, divisors = g[RANK], pointer(g[DIVISORS], work)
         e = AXES + (rank - 1) * AXIS_WIDTH
         f = e - AXIS_WIDTH
-        n, m, stride, origin = g[e], g[e + 1], g[e + 7], g[e + 8]
-        dilation, kernel = g[e + 9], g[e + 10]
+        n, m, stride, origin = g[e + EXTENT], g[e + COUNT], g[e + STRIDE], g[e + ORIGIN]
+        dilation, kernel = g[e + DILATION], g[e + KERNEL]
         for c in range(g[FOLDED_ROW]):
             s[c] = fill
-        row, lines, across = g[FOLDED_LEFT], g[f + 1], 1
+        row, lines, across = g[FOLDED_LEFT], g[f + COUNT], 1
         for axis in range(1, rank - 1):
-            across *= g[AXES + axis * AXIS_WIDTH + 1]
+            across *= g[AXES + axis * AXIS_WIDTH + COUNT]
         flow, past = g[FLOW] * size_of, (g[PAST] == DIRECT) & (y_at % LINE == 0)
         by_lines, stage_at = g[PAST] == BY_LINES, scratch_at + g[STAGE]
         stage = pointer(stage_at, kept)
@@ -257,7 +269,7 @@ def kernel(dtype: str, operation: str, way: str) -> Any:
             # Rows of results by number, in the order of memory.
             begin, end = (
                 tile * g[FOLDED_TILE] * across,
-                min(g[AXES + 1], (tile + 1) * g[FOLDED_TILE]) * across,
+                min(g[AXES + COUNT], (tile + 1) * g[FOLDED_TILE]) * across,
             )
             asked = reached = base * size_of + begin * flow
             output, line = begin // lines, begin % lines
@@ -269,8 +281,12 @@ def kernel(dtype: str, operation: str, way: str) -> Any:
                 if (number == begin) | (line == 0):
                     count, _ = list_cells(g, rank - 2, output, planes, g[LIST])
                     known = -1
-                w = g[f + 5] + WINDOW_WIDTH * line
-                start, step, length = base + g[w] * g[f + 2], g[w + 2] * g[f + 2], g[w + 4]
+                w = g[f + TABLE] + WINDOW_WIDTH * line
+                start, step, length = (
+                    base + g[w + START] * g[f + STEP_X],
+                    g[w + STEP] * g[f + STEP_X],
+                    g[w + MEMBERS],
+                )
                 if length != known:
                     rows_of_planes(planes, count, step, length, rows)
                     known = length
@@ -283,7 +299,7 @@ def kernel(dtype: str, operation: str, way: str) -> Any:
                     result, to = stage, filled // kept_size
                 if together & (total > 1):
                     taken, down = alike(g, line, min(TOGETHER, lines - line, end - number))
-                    down *= g[f + 2]
+                    down *= g[f + STEP_X]
                     read = (x, start, rows, total, down, taken, n, origin)
                     written = (divisors, factor, result, to, m, past)
                     flowing = (by_lines, stage_at, line_at, filled, skip)

@@ -20,6 +20,19 @@ from lunette.kernels.cpu import machine
 from lunette.kernels.cpu.asking import ask
 from lunette.kernels.cpu.halves import Codec, codec, same
 from lunette.kernels.cpu.lanes import lanes
+from lunette.kernels.cpu.layout import (
+    AXES,
+    AXIS_WIDTH,
+    BOX,
+    COUNT,
+    EXTENT,
+    KERNEL,
+    RANK,
+    READ_BY,
+    STEP_Y,
+    STEP_Z,
+    STRIDE,
+)
 from lunette.kernels.cpu.machine import apart, compiled, pointer, within
 from lunette.kernels.cpu.phases import (
     layout,
@@ -29,7 +42,7 @@ from lunette.kernels.cpu.phases import (
     tile_rows,
 )
 from lunette.kernels.cpu.places import item_offset
-from lunette.kernels.cpu.plan import AXES, AXIS_WIDTH, LINE, RANK
+from lunette.kernels.cpu.plan import LINE
 from lunette.kernels.cpu.streams import settle, store_past
 from lunette.kernels.cpu.tiling import (
     AREA,
@@ -198,9 +211,15 @@ def kernel(dtype: str) -> Any:
         f = AXES + max(0, rank - 2) * AXIS_WIDTH
         pitch_y, pitch_gx, box, of_row, inner = 0, 0, 0, 0, 0
         if rank > 1:
-            pitch_y, pitch_gx = g[f + 3], g[f + 4]
-            box, of_row, inner = g[f + 12], g[f + 11], g[e + 1]
-        n, m, far_y, stride, size = g[e], g[e + 1], g[e + 3], g[e + 7], g[e + 10]
+            pitch_y, pitch_gx = g[f + STEP_Y], g[f + STEP_Z]
+            box, of_row, inner = g[f + BOX], g[f + READ_BY], g[e + COUNT]
+        n, m, far_y, stride, size = (
+            g[e + EXTENT],
+            g[e + COUNT],
+            g[e + STEP_Y],
+            g[e + STRIDE],
+            g[e + KERNEL],
+        )
         slot, deep, second = g[SLOT], g[DEPTH] * g[SLOT], most * g[DEPTH] * g[SLOT] + SPARE
         q = pointer(scratch_at + g[AREA] + size_of * second, byte)
         frame = (most, deep, slot, pitch_y, far_y == 1, box, stride, size)
@@ -230,7 +249,7 @@ def kernel(dtype: str) -> Any:
             past &= (size_of * pitch_gx % LINE == 0) & (size_of * n % LINE == 0)
             # Marks, and gradients laid out, begin with row `low`; gradients in place with the first.
             k, i = g[REACH] - low * slot, source + from_j - g[BLOCK]
-            rows_before = lead * (g[f] if rank > 1 else 1)
+            rows_before = lead * (g[f + EXTENT] if rank > 1 else 1)
             asked = reached = source * size_of + (rows_before + begin) * flow
             left = min(n - stride * from_j, stride * blocks)
             if rank > 2:  # other layers, other lists

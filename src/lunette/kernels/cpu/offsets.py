@@ -22,11 +22,29 @@ from lunette.kernels.cpu import machine
 from lunette.kernels.cpu.asking import ask
 from lunette.kernels.cpu.halves import Codec, codec, same
 from lunette.kernels.cpu.lanes import lanes
+from lunette.kernels.cpu.layout import (
+    AXES,
+    AXIS_WIDTH,
+    BOX,
+    COUNT,
+    DILATION,
+    EXTENT,
+    FLAT,
+    KERNEL,
+    MEMBERS,
+    ORIGIN,
+    RANK,
+    STEP_X,
+    STEP_Y,
+    STEP_Z,
+    STRIDE,
+    TABLE,
+    WINDOW_WIDTH,
+)
 from lunette.kernels.cpu.machine import compiled, pointer
 from lunette.kernels.cpu.passes import moves
 from lunette.kernels.cpu.phases import leading_place, rows_of, skipped, tile_of, tile_rows
 from lunette.kernels.cpu.places import item_offset, list_cells
-from lunette.kernels.cpu.plan import AXES, AXIS_WIDTH, RANK, WINDOW_WIDTH
 from lunette.kernels.cpu.tiling import (
     AREA,
     COLUMNS,
@@ -66,11 +84,11 @@ def kernel(dtype: str, verb: str) -> Any:
         for axis in range(g[RANK] - 2):
             entry, after = AXES + axis * AXIS_WIDTH, 1
             for later in range(axis + 1, g[RANK] - 2):
-                after *= g[AXES + later * AXIS_WIDTH + 1]
-            i = (lead // after) % g[entry + 1]
-            length, skip = g[g[entry + 5] + WINDOW_WIDTH * i + 4], skipped(g, entry, i)
+                after *= g[AXES + later * AXIS_WIDTH + COUNT]
+            i = (lead // after) % g[entry + COUNT]
+            length, skip = g[g[entry + TABLE] + WINDOW_WIDTH * i + MEMBERS], skipped(g, entry, i)
             for old in range(count - 1, -1, -1):  # from the back: each makes room for its own
-                code = codes[old] * g[entry + 12] + skip
+                code = codes[old] * g[entry + BOX] + skip
                 for tap in range(length - 1, -1, -1):
                     codes[old * length + tap] = code + tap
             count *= length
@@ -83,9 +101,9 @@ def kernel(dtype: str, verb: str) -> Any:
         """
         rank, most_cells = g[RANK], g[MOST]
         e, f = AXES + (rank - 1) * AXIS_WIDTH, AXES + max(0, rank - 2) * AXIS_WIDTH
-        size, dilation, far, pitch, flat = g[e + 10], g[e + 9], g[e + 4], 0, 0
+        size, dilation, far, pitch, flat = g[e + KERNEL], g[e + DILATION], g[e + STEP_Z], 0, 0
         if rank > 1:
-            pitch, flat = g[f + 4], g[f + 6]
+            pitch, flat = g[f + STEP_Z], g[f + FLAT]
         for r in range(rows):
             for t in range(size):
                 if indexes:
@@ -109,9 +127,16 @@ def kernel(dtype: str, verb: str) -> Any:
         f = AXES + max(0, rank - 2) * AXIS_WIDTH
         pitch_x, pitch_y, box = 0, 0, 1
         if rank > 1:
-            pitch_x, pitch_y, box = g[f + 2], g[f + 3], g[f + 12]
-        n, m, far, far_z, stride, size = g[e], g[e + 1], g[e + 2], g[e + 4], g[e + 7], g[e + 10]
-        origin, dilation = g[e + 8], g[e + 9]
+            pitch_x, pitch_y, box = g[f + STEP_X], g[f + STEP_Y], g[f + BOX]
+        n, m, far, far_z, stride, size = (
+            g[e + EXTENT],
+            g[e + COUNT],
+            g[e + STEP_X],
+            g[e + STEP_Z],
+            g[e + STRIDE],
+            g[e + KERNEL],
+        )
+        origin, dilation = g[e + ORIGIN], g[e + DILATION]
         slot, deep = g[SLOT], g[DEPTH] * g[SLOT]
         row_marks = pointer(
             scratch_at + g[AREA] + size_of * (most_cells * deep + SPARE), types.uint8
@@ -142,7 +167,7 @@ def kernel(dtype: str, verb: str) -> Any:
                         )
                         lay(x, at + left * far, far, s, to, right - left, nothing)
             target = item_offset(g, item, 1) + leading_place(g, lead, 1, 1) + from_j
-            rows_before = lead * (g[f + 1] if rank > 1 else 1)
+            rows_before = lead * (g[f + COUNT] if rank > 1 else 1)
             known, known_skip, count, row_codes, places = -1, 0, 0, row_places, row_places
             asked = reached = base * size_of + (rows_before + begin) * flow
             p, firsts = (

@@ -23,8 +23,8 @@ from numba import types
 from lunette.kernels.cpu.asking import ask_for
 from lunette.kernels.cpu.halves import Codec
 from lunette.kernels.cpu.lanes import lanes
+from lunette.kernels.cpu.layout import START, STEP, STOP, WINDOW_WIDTH
 from lunette.kernels.cpu.machine import apart, compiled, within
-from lunette.kernels.cpu.plan import WINDOW_WIDTH
 
 __all__ = [
     "Moves",
@@ -233,7 +233,7 @@ def passes(work: Any, operation: str) -> Passes:
         apart()
         for j in range(first, last):
             window = table + WINDOW_WIDTH * j
-            start, stop, step = g[window], g[window + 1], g[window + 2]
+            start, stop, step = g[window + START], g[window + STOP], g[window + STEP]
             best = zero if summing else s[at + start]
             for p in range(start if summing else start + step, stop, step):
                 best = join_two(best, s[at + p])

@@ -16,8 +16,29 @@ from typing import Any
 
 from lunette.kernels.cpu.halves import Codec
 from lunette.kernels.cpu.lanes import lanes
+from lunette.kernels.cpu.layout import (
+    AXES,
+    AXIS_WIDTH,
+    BOX,
+    COUNT,
+    COUNTS,
+    DILATION,
+    EXTENT,
+    KERNEL,
+    MEMBERS,
+    ORIGIN,
+    RANK,
+    READ_BY,
+    START,
+    STEP,
+    STEP_X,
+    STEP_Y,
+    STOP,
+    STRIDE,
+    TABLE,
+    WINDOW_WIDTH,
+)
 from lunette.kernels.cpu.machine import apart, compiled, real, within
-from lunette.kernels.cpu.plan import AXES, AXIS_WIDTH, RANK, WINDOW_WIDTH
 from lunette.kernels.cpu.tiling import (
     COLUMN_TILES,
     DEPTH,
@@ -90,7 +111,7 @@ def cleared(s, g, areas, zero):
 @compiled
 def reads(g, w, p):
     """Whether a window of the table at `w` has position `p` among its cells."""
-    return (g[w] <= p) & (p < g[w + 1]) & ((p - g[w]) % g[w + 2] == 0)
+    return (g[w + START] <= p) & (p < g[w + STOP]) & ((p - g[w + START]) % g[w + STEP] == 0)
 
 
 @compiled
@@ -98,8 +119,8 @@ def rows_of(g, i):
     """First row, step, number of rows and counted rows of output `i` on the axis before the last."""
     if g[RANK] == 1:
         return 0, 1, 1, 1.0
-    w = g[AXES + (g[RANK] - 2) * AXIS_WIDTH + 5] + WINDOW_WIDTH * i
-    return g[w], g[w + 2], g[w + 4], real(g[w + 3])
+    w = g[AXES + (g[RANK] - 2) * AXIS_WIDTH + TABLE] + WINDOW_WIDTH * i
+    return g[w + START], g[w + STEP], g[w + MEMBERS], real(g[w + COUNTS])
 
 
 @compiled
@@ -117,10 +138,12 @@ def rows_in_ring(g, i, leads, deep, slot, begin, places):
 @compiled
 def skipped(g, entry, i):
     """Taps of output `i` on an axis that lie before the input."""
-    if g[entry + 10] == 0:
+    if g[entry + KERNEL] == 0:
         return 0
-    before = g[g[entry + 5] + WINDOW_WIDTH * i] - g[entry + 7] * i - g[entry + 8]
-    return before // g[entry + 9] if before > 0 else 0
+    before = (
+        g[g[entry + TABLE] + WINDOW_WIDTH * i + START] - g[entry + STRIDE] * i - g[entry + ORIGIN]
+    )
+    return before // g[entry + DILATION] if before > 0 else 0
 
 
 @compiled
@@ -129,7 +152,7 @@ def leading_place(g, lead, array, lengths):
     offset = 0
     for axis in range(g[RANK] - 3, -1, -1):
         entry = AXES + axis * AXIS_WIDTH
-        offset += (lead % g[entry + lengths]) * g[entry + 2 + array]
+        offset += (lead % g[entry + lengths]) * g[entry + STEP_X + array]
         lead //= g[entry + lengths]
     return offset
 
@@ -147,26 +170,26 @@ def leading_readers(g, lead, lists, most):
         entry = AXES + axis * AXIS_WIDTH
         after, inner = 1, 1
         for later in range(axis + 1, g[RANK]):
-            inner *= g[AXES + later * AXIS_WIDTH + 1]
+            inner *= g[AXES + later * AXIS_WIDTH + COUNT]
             if later < g[RANK] - 2:
-                after *= g[AXES + later * AXIS_WIDTH]
-        p = (lead // after) % g[entry]
-        low, high = g[g[entry + 11] + 2 * p], g[g[entry + 11] + 2 * p + 1]
+                after *= g[AXES + later * AXIS_WIDTH + EXTENT]
+        p = (lead // after) % g[entry + EXTENT]
+        low, high = g[g[entry + READ_BY] + 2 * p], g[g[entry + READ_BY] + 2 * p + 1]
         readers = 0
         for i in range(low, high):
-            w = g[entry + 5] + WINDOW_WIDTH * i
+            w = g[entry + TABLE] + WINDOW_WIDTH * i
             readers += reads(g, w, p)
         for old in range(count - 1, -1, -1):  # from the back: each makes room for its own
             a, flat, cell = lists[old], lists[most + old], lists[2 * most + old]
             new = (old + 1) * readers
             for i in range(high - 1, low - 1, -1):
-                w = g[entry + 5] + WINDOW_WIDTH * i
+                w = g[entry + TABLE] + WINDOW_WIDTH * i
                 if reads(g, w, p):
                     new -= 1
-                    lists[new] = a + i * g[entry + 3]
+                    lists[new] = a + i * g[entry + STEP_Y]
                     lists[most + new] = flat + i * inner
-                    tap = (p - g[w]) // g[w + 2] + skipped(g, entry, i)
-                    lists[2 * most + new] = cell * g[entry + 12] + tap
+                    tap = (p - g[w + START]) // g[w + STEP] + skipped(g, entry, i)
+                    lists[2 * most + new] = cell * g[entry + BOX] + tap
         count *= readers
     return count
 

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 from lunette.kernels.cpu.exponentials import exp_beside_one, exp_down
 from lunette.kernels.cpu.lanes import lanes
+from lunette.kernels.cpu.layout import COUNT_PADDING
 from lunette.kernels.cpu.machine import compiled
-from lunette.kernels.cpu.plan import COUNT_PADDING
 
 __all__ = ["Pivots", "about_pivots"]
 

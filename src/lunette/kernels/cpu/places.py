@@ -5,16 +5,25 @@
 
 from __future__ import annotations
 
-from lunette.kernels.cpu.machine import compiled, real
-from lunette.kernels.cpu.plan import (
+from lunette.kernels.cpu.layout import (
     AXES,
     AXIS_WIDTH,
     BATCH,
     BATCH_RANK,
     BATCH_WIDTH,
+    COUNT,
+    COUNTS,
+    FLAT,
+    MEMBERS,
     RANK,
+    START,
+    STEP,
+    STEP_X,
+    STEP_Z,
+    TABLE,
     WINDOW_WIDTH,
 )
+from lunette.kernels.cpu.machine import compiled, real
 
 __all__ = ["item_offset", "list_cells", "output_row"]
 
@@ -37,8 +46,8 @@ def output_row(g, row, array):
     offset = 0
     for axis in range(g[RANK] - 2, -1, -1):
         entry = AXES + axis * AXIS_WIDTH
-        offset += (row % g[entry + 1]) * g[entry + 2 + array]
-        row //= g[entry + 1]
+        offset += (row % g[entry + COUNT]) * g[entry + STEP_X + array]
+        row //= g[entry + COUNT]
     return offset
 
 
@@ -56,16 +65,16 @@ def list_cells(g, axes, output, lists, most):
         entry = AXES + axis * AXIS_WIDTH
         after = 1
         for later in range(axis + 1, axes):
-            after *= g[AXES + later * AXIS_WIDTH + 1]
-        window = g[entry + 5] + WINDOW_WIDTH * ((output // after) % g[entry + 1])
-        start, step, length = g[window], g[window + 2], g[window + 4]
-        counted *= real(g[window + 3])
+            after *= g[AXES + later * AXIS_WIDTH + COUNT]
+        window = g[entry + TABLE] + WINDOW_WIDTH * ((output // after) % g[entry + COUNT])
+        start, step, length = g[window + START], g[window + STEP], g[window + MEMBERS]
+        counted *= real(g[window + COUNTS])
         for old in range(count - 1, -1, -1):  # from the back: each makes room for its own
             a, c, flat = lists[old], lists[most + old], lists[2 * most + old]
             for tap in range(length - 1, -1, -1):
                 p, new = start + tap * step, old * length + tap
-                lists[new] = a + p * g[entry + 2]
-                lists[most + new] = c + p * g[entry + 4]
-                lists[2 * most + new] = flat + p * g[entry + 6]
+                lists[new] = a + p * g[entry + STEP_X]
+                lists[most + new] = c + p * g[entry + STEP_Z]
+                lists[2 * most + new] = flat + p * g[entry + FLAT]
         count *= length
     return count, counted

@@ -1,9 +1,6 @@
 """What a call needs to know before it touches a cell: strides, window tables, tiles; made once and kept.
 
-A plan's table is one array of int64 that kernels read through its address: a header, an entry per
-pooled axis, an entry per batch axis, the windows of each pooled axis, and the slabs that units of
-a gradient own. Array 0 is the input; array 1 has the shape of the output; array 2 is the third
-array of the verb. Strides count elements.
+`layout` says what stands where in its table.
 """
 
 from __future__ import annotations
@@ -13,8 +10,58 @@ from typing import Any
 
 import numpy as np
 
-from lunette.kernels.cpu.window_tables import (
+from lunette.kernels.cpu.layout import (
+    AXES,
+    BATCH,
+    BATCH_RANK,
+    BATCH_WIDTH,
+    BETA,
+    COUNT,
+    COUNT_PADDING,
+    COUNTS,
+    DIVISOR,
+    DIVISORS,
+    EXTENT,
+    FLOW,
+    FOLD,
+    FOLDED_LEFT,
+    FOLDED_ROW,
+    FOLDED_TILE,
+    FOLDED_TILES,
+    ITEMS,
+    LANE_STEP,
+    LANES,
+    LEFT,
+    LIST,
+    LISTS,
+    MEMBERS,
+    OUTPUT_ROWS,
+    PADDED,
+    RANK,
+    READ_BY,
+    RESULT,
+    ROW,
+    ROW_SIZE,
+    SECOND,
+    SLABS,
+    SLABS_AT,
+    SPREAD_END,
+    SPREAD_LEFT,
+    SPREAD_ROW,
+    SPREAD_SECOND,
+    STAGE,
+    START,
+    STOP,
+    TABLE,
+    THIRD,
+    TILE,
+    TILES,
     WINDOW_WIDTH,
+    WINDOWS,
+    entry_of,
+    lie_of,
+)
+from lunette.kernels.cpu.window_tables import (
     as_real,
     reader_table,
     regular,
@@ -24,31 +71,13 @@ from lunette.ops.pooling import Pooling
 from lunette.reductions import Mean, SmoothMax
 from lunette.regions import Region
 
-__all__ = ["WINDOW_WIDTH", "Plan", "fold", "in_a_row", "lane_axis", "memory_order"]
+__all__ = ["Plan", "fold", "in_a_row", "lane_axis", "memory_order"]
 
 Shape = tuple[int, ...]
 Strides = tuple[int, ...]
 
 # Kinds of reduction.
 MAX, MEAN, SMOOTH = range(3)
-
-# The header.
-BATCH_RANK, RANK, OUTPUT_ROWS, COUNT_PADDING, DIVISOR, BETA, SLABS, SLABS_AT = range(8)
-LANES, TILE, TILES, SECOND, ROW, ROW_SIZE, LEFT, FOLD = range(8, 16)
-RESULT, THIRD, PADDED, DIVISORS = range(16, 20)
-SPREAD_SECOND, SPREAD_ROW, SPREAD_LEFT, SPREAD_END, LANE_STEP = range(20, 25)
-FOLDED_LEFT, FOLDED_ROW, LISTS, LIST, FLOW, ITEMS, PAST, STAGE = range(25, 33)
-FOLDED_TILE, FOLDED_TILES = 33, 34
-AXES = 35
-"""Entries of pooled axes: length, outputs, stride in arrays 0, 1 and 2, windows, flat stride, and
-of regular axes the windows' stride, origin, dilation and kernel (0: not regular), then readers, and
-the taps of the box that every window is a part of."""
-AXIS_WIDTH = 13
-BATCH = AXES + 64 * AXIS_WIDTH
-"""Entries of batch axes: length, stride in arrays 0, 1 and 2. NumPy has at most 64 axes."""
-BATCH_WIDTH = 4
-WINDOWS = BATCH + 64 * BATCH_WIDTH
-"""Where windows begin, then readers, then slabs: low, high, first and last output that reads it."""
 
 SLAB_CELLS, SPREAD_CELLS = 1 << 16, 1 << 12
 """Cells that a unit of a gradient owns, where the first pooled axis can be cut that fine: as a rule,
@@ -132,16 +161,18 @@ class Plan:
             steps = (s[first + i] for s in strides)
             flat = prod(pooled[i + 1 :])
             entry = (pooled[i], outputs[i], *steps, place, flat, *regular(region, pooled[i]))
-            header[AXES + i * AXIS_WIDTH :][: len(entry)] = entry
+            entry_of(header, i)[: len(entry)] = entry
             place += WINDOW_WIDTH * outputs[i]
         readers: list[Any] = [None] * rank
         if with_readers:
             readers = [reader_table(w, n) for w, n in zip(windows, pooled, strict=True)]
         self.has_readers = all(r is not None for r in readers)
         kept_readers = readers if self.has_readers else []
-        self.unshared = rank > 1 and lane < 0 and all((r[:, 4] <= 1).all() for r in kept_readers)
+        self.unshared = (
+            rank > 1 and lane < 0 and all((r[:, MEMBERS] <= 1).all() for r in kept_readers)
+        )
         for i, table in enumerate(kept_readers):
-            header[AXES + i * AXIS_WIDTH + 11] = place
+            entry_of(header, i)[READ_BY] = place
             place += table.size
         owned = SPREAD_CELLS if with_readers else SLAB_CELLS
         slabs = _slabs(op.regions[0], pooled, owned // (max(1, shape[lane]) if lane >= 0 else 1))
@@ -161,7 +192,7 @@ class Plan:
         self.slab_edges = np.append(slabs[:, 0], pooled[0]) * cells[1]
         self.output_rows = prod(outputs[:-1])
         self.slabs = len(slabs)
-        reads = [w[:, 4] for w in windows]
+        reads = [w[:, MEMBERS] for w in windows]
         self.room = prod(int(r.max(initial=1)) for r in reads[:-1])
         self.slab_cells = int((slabs[:, 1] - slabs[:, 0]).max(initial=1)) * prod(pooled[1:])
         self.cells_visited = prod(shape) * max(1, self.room)
@@ -184,8 +215,8 @@ class Plan:
         most = int((slabs[:, 3] - slabs[:, 2]).max(initial=1))
         thick = int((slabs[:, 1] - slabs[:, 0]).max(initial=1))
         self.spread_area = max(most, thick) * prod(longest[1:]) * wide + SLACK
-        last = header[AXES + (rank - 1) * AXIS_WIDTH :]
-        pad = int(last[10]) + abs(int(last[8])) + SLACK
+        _, origin, _, kernel = lie_of(header, rank - 1)
+        pad = kernel + abs(origin) + SLACK
         self.spread_row = (longest[-1] + 2 * pad) * wide + SLACK
         header = self.table[:WINDOWS]
         header[SPREAD_SECOND], header[SPREAD_ROW] = self.spread_area, 2 * self.spread_area
@@ -208,12 +239,11 @@ class Plan:
     def divide_as(self, real: Any) -> None:
         """Make the divisors on the last axis, of each output and lane, for a mean computed in dtype `real`."""
         rank, wide = len(self.longest), max(1, int(self.table[LANES]))
-        _, outputs, _, _, _, table, *_ = self.table[AXES + (rank - 1) * AXIS_WIDTH :][
-            :AXIS_WIDTH
-        ].tolist()
+        outputs, table = entry_of(self.table, rank - 1)[[COUNT, TABLE]].tolist()
         windows = self.table[table:][: outputs * WINDOW_WIDTH].reshape(-1, WINDOW_WIDTH)
-        counted, cells = windows[:, 3].copy().view(np.float64), windows[:, 4].astype(np.float64)
-        counted = counted if self.table[COUNT_PADDING] else cells
+        counted = windows[:, MEMBERS].astype(np.float64)
+        if self.table[COUNT_PADDING]:
+            counted = windows[:, COUNTS].copy().view(np.float64)
         if self.table[DIVISOR]:
             counted = np.ones_like(counted)
         # Past the last, what a vector reads: to divide by anything could be slow.
@@ -244,11 +274,10 @@ class Plan:
                 _hull(header, windows, i, min(m, i + tile)) for i in range(0, m, tile)
             )
         ]
-        if by_columns and len(pooled) > 1 and not doubles(*header[[AXES + 7, AXES + 10]].tolist()):
+        if by_columns and len(pooled) > 1 and not doubles(*lie_of(header, 0)):
             hulls = [1]
         area = max(tile, *hulls) * line + SLACK
-        entry = header[AXES + (len(pooled) - 1) * AXIS_WIDTH :]
-        window_stride, origin, dilation, kernel = (int(v) for v in entry[7:11])
+        window_stride, origin, dilation, kernel = lie_of(header, len(pooled) - 1)
         left = max(0, -origin)
         reach = window_stride * (outputs[-1] + SLACK) + origin + dilation * kernel
         row = left + max(pooled[-1], reach) + SLACK
@@ -264,14 +293,13 @@ class Plan:
         padded = 0
         spans = [prod(longest[i + 1 :]) * wide for i in range(len(pooled))]
         for i in range(len(pooled)):
-            entry = header[AXES + i * AXIS_WIDTH :]
-            reach = int(entry[7]) * outputs[i] + int(entry[9] * entry[10])
-            if entry[10] > entry[7]:
-                padded = max(padded, reach * spans[i])
+            step, _, dilation, kernel = lie_of(header, i)
+            if kernel > step:
+                padded = max(padded, (step * outputs[i] + dilation * kernel) * spans[i])
         self.sum_cells = int(header[PADDED]) + padded + SLACK
 
 
-def doubles(stride: int, kernel: int) -> bool:
+def doubles(stride: int, _origin: int, _dilation: int, kernel: int) -> bool:
     """Whether windows of an axis are summed by doubling: they overlap, and are not short."""
     return kernel > max(FOLDED_SUM, stride)
 
@@ -297,11 +325,9 @@ def _hull(header: Any, windows: Any, first: int, last: int) -> tuple[int, int]:
     Of windows that lie alike these are whole spans: a window with dilation may reach into padding
     with all but one of its cells.
     """
-    n, _, _, _, _, _, _, stride, origin, dilation, kernel, *_ = header[
-        AXES : AXES + AXIS_WIDTH
-    ].tolist()
+    n, (stride, origin, dilation, kernel) = int(header[AXES + EXTENT]), lie_of(header, 0)
     if kernel == 0:
-        return int(windows[first:last, 0].min()), int(windows[first:last, 1].max())
+        return int(windows[first:last, START].min()), int(windows[first:last, STOP].max())
     low = min(max(stride * first + origin, 0), n)
     return low, max(low, min(stride * (last - 1) + origin + dilation * (kernel - 1) + 1, n))
 

@@ -23,23 +23,35 @@ from lunette.kernels.cpu import machine
 from lunette.kernels.cpu.across_rows import across_between
 from lunette.kernels.cpu.halves import codec, ordered
 from lunette.kernels.cpu.lanes import lanes
-from lunette.kernels.cpu.machine import apart, compiled, pointer
-from lunette.kernels.cpu.passes import inside, moves, passes
-from lunette.kernels.cpu.places import item_offset
-from lunette.kernels.cpu.plan import (
+from lunette.kernels.cpu.layout import (
     AXES,
     AXIS_WIDTH,
+    COUNT,
+    DILATION,
+    EXTENT,
     FOLD,
+    KERNEL,
     LANES,
     LEFT,
+    MEMBERS,
+    ORIGIN,
     RANK,
     ROW,
     ROW_SIZE,
     SECOND,
+    START,
+    STEP,
+    STEP_X,
+    STOP,
+    STRIDE,
+    TABLE,
     TILE,
     TILES,
     WINDOW_WIDTH,
 )
+from lunette.kernels.cpu.machine import apart, compiled, pointer
+from lunette.kernels.cpu.passes import inside, moves, passes
+from lunette.kernels.cpu.places import item_offset
 from lunette.kernels.cpu.rows import along_input
 from lunette.kernels.cpu.sweeps import EIGHT, eights, sweep
 
@@ -50,16 +62,19 @@ __all__ = ["hull", "input_line", "kernel"]
 def hull(g, axis, first, last):
     """The least range of positions that outputs first … last of an axis read."""
     e = AXES + axis * AXIS_WIDTH
-    if g[e + 10] > 0:
-        low = min(max(g[e + 7] * first + g[e + 8], 0), g[e])
-        high = min(g[e + 7] * (last - 1) + g[e + 8] + g[e + 9] * (g[e + 10] - 1) + 1, g[e])
+    if g[e + KERNEL] > 0:
+        low = min(max(g[e + STRIDE] * first + g[e + ORIGIN], 0), g[e + EXTENT])
+        high = min(
+            g[e + STRIDE] * (last - 1) + g[e + ORIGIN] + g[e + DILATION] * (g[e + KERNEL] - 1) + 1,
+            g[e + EXTENT],
+        )
         return low, max(low, high)
-    table = g[e + 5]
-    low, high = g[table + WINDOW_WIDTH * first], g[table + WINDOW_WIDTH * first + 1]
+    table = g[e + TABLE]
+    low, high = g[table + WINDOW_WIDTH * first + START], g[table + WINDOW_WIDTH * first + STOP]
     for i in range(first + 1, last):
         low, high = (
-            min(low, g[table + WINDOW_WIDTH * i]),
-            max(high, g[table + WINDOW_WIDTH * i + 1]),
+            min(low, g[table + WINDOW_WIDTH * i + START]),
+            max(high, g[table + WINDOW_WIDTH * i + STOP]),
         )
     return low, high
 
@@ -70,8 +85,8 @@ def input_line(g, line, array):
     at = 0
     for axis in range(g[RANK] - 2, 0, -1):
         e = AXES + axis * AXIS_WIDTH
-        at += (line % g[e]) * g[e + 2 + array]
-        line //= g[e]
+        at += (line % g[e + EXTENT]) * g[e + STEP_X + array]
+        line //= g[e + EXTENT]
     return at
 
 
@@ -107,17 +122,20 @@ def kernel(dtype: str, operation: str, near: bool) -> Any:
     @compiled
     def doubled(s, g, e, at, low, n, first, last, to, span):
         """`across_axis` for windows of many cells that lie apart: two cells, four, eight, …"""
-        table, done = g[e + 5], 1
+        table, done = g[e + TABLE], 1
         while True:
             for i in range(first, last):
                 w = table + WINDOW_WIDTH * i
-                count = g[w + 4]
+                count = g[w + MEMBERS]
                 if done <= count < 2 * done:
-                    row, rest = at + (g[w] - low) * span, (count - done) * g[w + 2] * span
+                    row, rest = (
+                        at + (g[w + START] - low) * span,
+                        (count - done) * g[w + STEP] * span,
+                    )
                     across(s, row, rest, 2, to + (i - first) * span, span, False)
-            if 2 * done > g[e + 10]:
+            if 2 * done > g[e + KERNEL]:
                 return
-            step = done * g[e + 9]
+            step = done * g[e + DILATION]
             if step < n:
                 double(s, at, (n - step) * span, step * span)
             done *= 2
@@ -127,17 +145,19 @@ def kernel(dtype: str, operation: str, near: bool) -> Any:
         """Outputs first … last of an axis, from rows of `span` cells at positions low … low + n."""
         apart()
         e = AXES + axis * AXIS_WIDTH
-        table = g[e + 5]
-        if near | (g[e + 10] <= g[FOLD]) | (g[e + 7] >= g[e + 10]):
+        table = g[e + TABLE]
+        if near | (g[e + KERNEL] <= g[FOLD]) | (g[e + STRIDE] >= g[e + KERNEL]):
             for i in range(first, last):
                 w = table + WINDOW_WIDTH * i
-                row = at + (g[w] - low) * span
-                across(s, row, g[w + 2] * span, g[w + 4], to + (i - first) * span, span, False)
+                row = at + (g[w + START] - low) * span
+                across(
+                    s, row, g[w + STEP] * span, g[w + MEMBERS], to + (i - first) * span, span, False
+                )
         elif far_too:
-            if g[e + 9] == 1:
-                start = g[e + 7] * first + g[e + 8]
+            if g[e + DILATION] == 1:
+                start = g[e + STRIDE] * first + g[e + ORIGIN]
                 row, count = at + (start - low) * span, last - first
-                reach, stride = g[e + 10], g[e + 7]
+                reach, stride = g[e + KERNEL], g[e + STRIDE]
                 sweep_s(s, row, span, low - start, low - start + n, reach, stride, s, to, count)
             else:
                 doubled(s, g, e, at, low, n, first, last, to, span)
@@ -147,8 +167,13 @@ def kernel(dtype: str, operation: str, near: bool) -> Any:
         """Rows that are not read in place: by lanes, with gaps between cells, or with long windows."""
         rank, wide = g[RANK], g[LANES]
         e = AXES + (rank - 1) * AXIS_WIDTH
-        n, far, table = g[e], g[e + 2], g[e + 5]
-        stride, origin, dilation, size = g[e + 7], g[e + 8], g[e + 9], g[e + 10]
+        n, far, table = g[e + EXTENT], g[e + STEP_X], g[e + TABLE]
+        stride, origin, dilation, size = (
+            g[e + STRIDE],
+            g[e + ORIGIN],
+            g[e + DILATION],
+            g[e + KERNEL],
+        )
         row, left = g[ROW], g[ROW] + g[LEFT]
         long_rows = (wide == 0) & (far == 1) & (dilation == 1) & (size > g[FOLD])
         outputs, place, seen = to_j - from_j, 0, 0
@@ -156,14 +181,16 @@ def kernel(dtype: str, operation: str, near: bool) -> Any:
             for line in range(lines):
                 at = base + input_line(g, line, 0)
                 if rank > 1:
-                    at += position * g[AXES + 2]
+                    at += position * g[AXES + STEP_X]
                 if wide > 0:
                     if size <= g[FOLD]:
                         for j in range(from_j, to_j):
                             w = table + WINDOW_WIDTH * j
                             to = place + (j - from_j) * wide
-                            from_row = at + g[w] * far
-                            seen |= from_x(x, from_row, g[w + 2] * far, g[w + 4], s, to, wide)
+                            from_row = at + g[w + START] * far
+                            seen |= from_x(
+                                x, from_row, g[w + STEP] * far, g[w + MEMBERS], s, to, wide
+                            )
                     else:
                         for p in range(from_p, to_p):
                             to = row + (p - from_p) * wide
@@ -212,8 +239,13 @@ def kernel(dtype: str, operation: str, near: bool) -> Any:
         flags = pointer(flags_at, types.uint8)
         rank, wide = g[RANK], g[LANES]
         e = AXES + (rank - 1) * AXIS_WIDTH
-        n, m, far, table = g[e], g[e + 1], g[e + 2], g[e + 5]
-        stride, origin, dilation, size = g[e + 7], g[e + 8], g[e + 9], g[e + 10]
+        n, m, far, table = g[e + EXTENT], g[e + COUNT], g[e + STEP_X], g[e + TABLE]
+        stride, origin, dilation, size = (
+            g[e + STRIDE],
+            g[e + ORIGIN],
+            g[e + DILATION],
+            g[e + KERNEL],
+        )
         in_place = (wide == 0) & (far == 1) & (dilation == 1) & (size <= g[FOLD])
         in_place &= (stride == 1) | ((stride == 2) & (size > 1))
         if far_too and not in_place:
@@ -221,7 +253,7 @@ def kernel(dtype: str, operation: str, near: bool) -> Any:
         for unit in range(first, last):
             item, tile = unit // g[TILES], unit % g[TILES]
             base, target = item_offset(g, item, 0), item_offset(g, item, 1)
-            begin, end = tile * g[TILE], min(g[AXES + 1], (tile + 1) * g[TILE])
+            begin, end = tile * g[TILE], min(g[AXES + COUNT], (tile + 1) * g[TILE])
             low, high, lines, from_j, to_j, from_p, to_p = 0, 1, 1, 0, m, 0, n
             if rank == 1:
                 from_j, to_j = begin, end
@@ -229,16 +261,16 @@ def kernel(dtype: str, operation: str, near: bool) -> Any:
             else:
                 low, high = hull(g, 0, begin, end)
                 for axis in range(1, rank - 1):
-                    lines *= g[AXES + axis * AXIS_WIDTH]
+                    lines *= g[AXES + axis * AXIS_WIDTH + EXTENT]
             outputs, place, seen = to_j - from_j, 0, 0
             if in_place:
                 begin_j, end_j = inside(from_j, to_j, n, stride, origin, size, width)
                 # Rows that lie evenly in memory go together: those of the axis before the last.
                 rows, pitch, sets = 1, 0, 1
                 if rank == 2:
-                    rows, pitch = high - low, g[AXES + 2]
+                    rows, pitch = high - low, g[AXES + STEP_X]
                 elif rank > 2:
-                    rows, pitch = g[e - AXIS_WIDTH], g[e - AXIS_WIDTH + 2]
+                    rows, pitch = g[e - AXIS_WIDTH + EXTENT], g[e - AXIS_WIDTH + STEP_X]
                     sets = (high - low) * (lines // rows)
                 for number in range(sets):
                     at = base
@@ -246,7 +278,7 @@ def kernel(dtype: str, operation: str, near: bool) -> Any:
                         at += low * pitch
                     elif rank > 2:
                         position = number // (lines // rows)
-                        at += (low + position) * g[AXES + 2]
+                        at += (low + position) * g[AXES + STEP_X]
                         at += input_line(g, (number - position * (lines // rows)) * rows, 0)
                     seen |= along_x(
                         x,
@@ -277,21 +309,21 @@ def kernel(dtype: str, operation: str, near: bool) -> Any:
                 continue
             for axis in range(rank - 2, 0, -1):
                 f = AXES + axis * AXIS_WIDTH
-                lines //= g[f]
+                lines //= g[f + EXTENT]
                 for line in range((high - low) * lines):
-                    at, to = here + line * g[f] * span, there + line * g[f + 1] * span
-                    across_axis(s, g, axis, at, 0, g[f], 0, g[f + 1], to, span)
-                span *= g[f + 1]
+                    at, to = here + line * g[f + EXTENT] * span, there + line * g[f + COUNT] * span
+                    across_axis(s, g, axis, at, 0, g[f + EXTENT], 0, g[f + COUNT], to, span)
+                span *= g[f + COUNT]
                 here, there = there, here
-            if near | (g[AXES + 10] <= g[FOLD]) | (g[AXES + 7] >= g[AXES + 10]):
+            if near | (g[AXES + KERNEL] <= g[FOLD]) | (g[AXES + STRIDE] >= g[AXES + KERNEL]):
                 for i in range(begin, end):
-                    w = g[AXES + 5] + WINDOW_WIDTH * i
-                    at = here + (g[w] - low) * span
-                    to_y(s, at, g[w + 2] * span, g[w + 4], y, target + i * span, span)
+                    w = g[AXES + TABLE] + WINDOW_WIDTH * i
+                    at = here + (g[w + START] - low) * span
+                    to_y(s, at, g[w + STEP] * span, g[w + MEMBERS], y, target + i * span, span)
             elif far_too:
-                if g[AXES + 9] == 1:
-                    long, step = g[AXES + 10], g[AXES + 7]
-                    start = step * begin + g[AXES + 8]
+                if g[AXES + DILATION] == 1:
+                    long, step = g[AXES + KERNEL], g[AXES + STRIDE]
+                    start = step * begin + g[AXES + ORIGIN]
                     at, to, count = here + (start - low) * span, target + begin * span, end - begin
                     sweep_y(s, at, span, low - start, high - start, long, step, y, to, count)
                 else:

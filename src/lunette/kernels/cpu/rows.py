@@ -17,9 +17,9 @@ from typing import Any
 from lunette.kernels.cpu.asking import ask_for
 from lunette.kernels.cpu.halves import Codec
 from lunette.kernels.cpu.lanes import lanes
+from lunette.kernels.cpu.layout import START, STOP, WINDOW_WIDTH
 from lunette.kernels.cpu.machine import apart, compiled, within
 from lunette.kernels.cpu.passes import add, larger
-from lunette.kernels.cpu.plan import WINDOW_WIDTH
 
 __all__ = ["along_input"]
 
@@ -206,7 +206,7 @@ def along_input(codec: Codec, operation: str) -> Any:
                 block += width
         for edge in range((begin - first) + (last - end)):
             j = first + edge if first + edge < begin else edge - (begin - first) + end
-            start, stop = g[table + WINDOW_WIDTH * j], g[table + WINDOW_WIDTH * j + 1]
+            start, stop = g[table + WINDOW_WIDTH * j + START], g[table + WINDOW_WIDTH * j + STOP]
             for r in range(rows):
                 value = zero if summing else read(x[at + r * pitch + start])
                 for p in range(start + (not summing), stop):

@@ -22,10 +22,22 @@ from lunette.kernels.cpu.asking import ask_for
 from lunette.kernels.cpu.exponentials import exp_down
 from lunette.kernels.cpu.halves import codec
 from lunette.kernels.cpu.lanes import lanes
+from lunette.kernels.cpu.layout import (
+    AXES,
+    AXIS_WIDTH,
+    BETA,
+    COUNT,
+    EXTENT,
+    RANK,
+    READ_BY,
+    STEP_X,
+    STEP_Z,
+    STRIDE,
+)
 from lunette.kernels.cpu.machine import apart, compiled, pointer, real, within
 from lunette.kernels.cpu.phases import layout, leading_place, leading_readers, tile_of, tile_rows
 from lunette.kernels.cpu.places import item_offset
-from lunette.kernels.cpu.plan import AXES, AXIS_WIDTH, BETA, LINE, RANK
+from lunette.kernels.cpu.plan import LINE
 from lunette.kernels.cpu.powers import fused, power, scales_of, where_finite
 from lunette.kernels.cpu.streams import settle, store_past
 from lunette.kernels.cpu.tiling import (
@@ -231,8 +243,13 @@ def kernel(dtype: str, rising: bool) -> Any:
         f = AXES + max(0, rank - 2) * AXIS_WIDTH
         pitch_x, pitch_gx, of_row, inner = 0, 0, 0, 0
         if rank > 1:
-            pitch_x, pitch_gx, of_row, inner = g[f + 2], g[f + 4], g[f + 11], g[e + 1]
-        n, m, far, stride = g[e], g[e + 1], g[e + 2], g[e + 7]
+            pitch_x, pitch_gx, of_row, inner = (
+                g[f + STEP_X],
+                g[f + STEP_Z],
+                g[f + READ_BY],
+                g[e + COUNT],
+            )
+        n, m, far, stride = g[e + EXTENT], g[e + COUNT], g[e + STEP_X], g[e + STRIDE]
         slot, length, deep = g[SLOT], g[LENGTH], g[DEPTH] * g[SLOT]
         line, second = stride * length, most * deep + SPARE
         pivots = (1 + stride) * second

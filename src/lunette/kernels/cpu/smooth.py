@@ -20,6 +20,21 @@ from lunette.kernels.cpu import machine
 from lunette.kernels.cpu.exponentials import log_up
 from lunette.kernels.cpu.halves import codec
 from lunette.kernels.cpu.lanes import lanes
+from lunette.kernels.cpu.layout import (
+    AXES,
+    AXIS_WIDTH,
+    BETA,
+    COUNT,
+    COUNT_PADDING,
+    DILATION,
+    EXTENT,
+    KERNEL,
+    ORIGIN,
+    RANK,
+    STEP_X,
+    STEP_Y,
+    STRIDE,
+)
 from lunette.kernels.cpu.machine import apart, compiled, pointer, real, within
 from lunette.kernels.cpu.phases import (
     layout,
@@ -31,7 +46,6 @@ from lunette.kernels.cpu.phases import (
 )
 from lunette.kernels.cpu.pivots import about_pivots
 from lunette.kernels.cpu.places import item_offset, list_cells
-from lunette.kernels.cpu.plan import AXES, AXIS_WIDTH, BETA, COUNT_PADDING, RANK
 from lunette.kernels.cpu.power_sums import power_sums
 from lunette.kernels.cpu.powers import log_over_beta, scales_of, sound, where_finite
 from lunette.kernels.cpu.tiling import (
@@ -43,6 +57,7 @@ from lunette.kernels.cpu.tiling import (
     COUNTED,
     DEPTH,
     LENGTH,
+    LONE,
     MOST,
     OUTPUTS,
     PHASES,
@@ -158,7 +173,7 @@ def kernel(dtype: str, verb: str, rising: bool) -> Any:
         apart()
         _, _, _, back, rest = scales
         beta = spread(work(real(g[BETA])))
-        taps, size = g[TAPS], g[AXES + (g[RANK] - 1) * AXIS_WIDTH + 10]
+        taps, size = g[TAPS], g[AXES + (g[RANK] - 1) * AXIS_WIDTH + KERNEL]
         for c in range(0, columns, width):
             left = columns - c
             total = load(s, v + c)
@@ -194,9 +209,16 @@ def kernel(dtype: str, verb: str, rising: bool) -> Any:
         places = pointer(scratch_at + 32 * most, types.int64)
         e = AXES + (rank - 1) * AXIS_WIDTH
         f = AXES + max(0, rank - 2) * AXIS_WIDTH
-        pitch_x, pitch_y = (g[f + 2], g[f + 3]) if rank > 1 else (0, 0)
-        n, m, far, far_y, stride, origin = g[e], g[e + 1], g[e + 2], g[e + 3], g[e + 7], g[e + 8]
-        dilation, size = g[e + 9], g[e + 10]
+        pitch_x, pitch_y = (g[f + STEP_X], g[f + STEP_Y]) if rank > 1 else (0, 0)
+        n, m, far, far_y, stride, origin = (
+            g[e + EXTENT],
+            g[e + COUNT],
+            g[e + STEP_X],
+            g[e + STEP_Y],
+            g[e + STRIDE],
+            g[e + ORIGIN],
+        )
+        dilation, size = g[e + DILATION], g[e + KERNEL]
         shift, slot, ring = origin % width, g[SLOT], g[DEPTH] - 1
         deep = g[DEPTH] * slot
         # Rows of powers, and of cells where they are needed; then sums down, sums of windows, padding.
@@ -204,7 +226,7 @@ def kernel(dtype: str, verb: str, rising: bool) -> Any:
         summed = 2 * second
         totals = summed + TURN * slot
         pads = totals + TURN * slot
-        lone = pads + slot if g[e + 11] else pads
+        lone = pads + slot if g[LONE] else pads
         blank = pads + 2 * slot
         scales_here = scales(work(real(g[BETA])))
         how = (scales_here[0], scales_here[1], scales_here[2], infinity)
@@ -224,7 +246,7 @@ def kernel(dtype: str, verb: str, rising: bool) -> Any:
             for c in range(slot):
                 s[blank + c] = zero
             q = item_offset(g, item, 1) + leading_place(g, lead, 1, 1) + from_j * far_y
-            k = item * g[OUTPUTS] + lead * (g[f + 1] if rank > 1 else 1) * m + from_j
+            k = item * g[OUTPUTS] + lead * (g[f + COUNT] if rank > 1 else 1) * m + from_j
             counted = pointer(g_at + 8 * g[COUNTED] + bytes_each * from_j, work)
             cells = pointer(g_at + 8 * g[CELLS] + bytes_each * from_j, work)
             raised_to = laid_to = low

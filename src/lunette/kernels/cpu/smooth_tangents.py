@@ -18,6 +18,19 @@ from numba import types
 from lunette.kernels.cpu import machine
 from lunette.kernels.cpu.halves import codec
 from lunette.kernels.cpu.lanes import lanes
+from lunette.kernels.cpu.layout import (
+    AXES,
+    AXIS_WIDTH,
+    BETA,
+    COUNT,
+    EXTENT,
+    KERNEL,
+    RANK,
+    STEP_X,
+    STEP_Y,
+    STEP_Z,
+    STRIDE,
+)
 from lunette.kernels.cpu.machine import apart, compiled, pointer, real
 from lunette.kernels.cpu.phases import (
     cleared,
@@ -30,7 +43,6 @@ from lunette.kernels.cpu.phases import (
 )
 from lunette.kernels.cpu.pivots import about_pivots
 from lunette.kernels.cpu.places import item_offset, list_cells
-from lunette.kernels.cpu.plan import AXES, AXIS_WIDTH, BETA, RANK
 from lunette.kernels.cpu.tiling import (
     AREA,
     BLOCK,
@@ -72,7 +84,7 @@ def kernel(dtype: str, rising: bool) -> Any:
         """A row of outputs: the rows of its windows are at `places`, tangents `second` after them."""
         apart()
         beta = spread(work(real(g[BETA])))
-        taps, size = g[TAPS], g[AXES + (g[RANK] - 1) * AXIS_WIDTH + 10]
+        taps, size = g[TAPS], g[AXES + (g[RANK] - 1) * AXIS_WIDTH + KERNEL]
         real_rows, counts = spread(work(count)), spread(factor)
         for c in range(0, columns, width):
             pads = subtract(multiply(counts, load(counted, c)), multiply(real_rows, load(cells, c)))
@@ -94,8 +106,17 @@ def kernel(dtype: str, rising: bool) -> Any:
         places = pointer(scratch_at + 32 * most, types.int64)
         e = AXES + (rank - 1) * AXIS_WIDTH
         f = AXES + max(0, rank - 2) * AXIS_WIDTH
-        pitch_x, pitch_y, pitch_dx = (g[f + 2], g[f + 3], g[f + 4]) if rank > 1 else (0, 0, 0)
-        n, m, far, far_dx, stride, phases = g[e], g[e + 1], g[e + 2], g[e + 4], g[e + 7], g[PHASES]
+        pitch_x, pitch_y, pitch_dx = (
+            (g[f + STEP_X], g[f + STEP_Y], g[f + STEP_Z]) if rank > 1 else (0, 0, 0)
+        )
+        n, m, far, far_dx, stride, phases = (
+            g[e + EXTENT],
+            g[e + COUNT],
+            g[e + STEP_X],
+            g[e + STEP_Z],
+            g[e + STRIDE],
+            g[PHASES],
+        )
         slot, length, ring, deep = g[SLOT], g[LENGTH], g[DEPTH] - 1, g[DEPTH] * g[SLOT]
         second = most * deep + SPARE
         cleared(s, g, 2, zero)
@@ -107,7 +128,7 @@ def kernel(dtype: str, rising: bool) -> Any:
             leads, counted_leads = list_cells(g, g[RANK] - 2, lead, lists, most)
             start, seen, laid_to = stride * (from_j + g[BLOCK]), 0, low
             base, third = item_offset(g, item, 0), item_offset(g, item, 2)
-            target = item_offset(g, item, 1) + leading_place(g, lead, 1, 1) + from_j * g[e + 3]
+            target = item_offset(g, item, 1) + leading_place(g, lead, 1, 1) + from_j * g[e + STEP_Y]
             counted = pointer(g_at + 8 * g[COUNTED] + bytes_each * from_j, work)
             cells = pointer(g_at + 8 * g[CELLS] + bytes_each * from_j, work)
             for i in range(begin, end):

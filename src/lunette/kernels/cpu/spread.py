@@ -21,25 +21,35 @@ from lunette.kernels.cpu.across_rows import across_between
 from lunette.kernels.cpu.counts import counted
 from lunette.kernels.cpu.halves import codec
 from lunette.kernels.cpu.lanes import lanes
-from lunette.kernels.cpu.machine import apart, compiled, pointer, real
-from lunette.kernels.cpu.passes import averaged, moves, passes
-from lunette.kernels.cpu.places import item_offset
-from lunette.kernels.cpu.plan import (
+from lunette.kernels.cpu.layout import (
     AXES,
     AXIS_WIDTH,
+    COUNT,
+    DILATION,
     DIVISOR,
     DIVISORS,
+    EXTENT,
+    KERNEL,
     LANE_STEP,
     LANES,
+    MEMBERS,
+    ORIGIN,
     RANK,
+    READ_BY,
     SLABS,
     SLABS_AT,
     SPREAD_END,
     SPREAD_LEFT,
     SPREAD_ROW,
     SPREAD_SECOND,
+    START,
+    STEP_Y,
+    STRIDE,
     WINDOW_WIDTH,
 )
+from lunette.kernels.cpu.machine import apart, compiled, pointer, real
+from lunette.kernels.cpu.passes import averaged, moves, passes
+from lunette.kernels.cpu.places import item_offset
 
 __all__ = ["kernel"]
 
@@ -93,11 +103,13 @@ def kernel(dtype: str) -> Any:
         for p in range(begin, end):
             w = table + WINDOW_WIDTH * p
             place = to + (p - begin) * span
-            if g[w + 4] == 0:
+            if g[w + MEMBERS] == 0:
                 for c in range(span):
                     s[place + c] = zero
             else:
-                across(s, at + (g[w] - first) * span, span, g[w + 4], place, span, False)
+                across(
+                    s, at + (g[w + START] - first) * span, span, g[w + MEMBERS], place, span, False
+                )
 
     @machine.kernel
     def spread(x_at, gy_at, gx_at, scratch_at, g_at, room, first, last):
@@ -105,8 +117,13 @@ def kernel(dtype: str) -> Any:
         gy, gx = pointer(gy_at, memory), pointer(gx_at, memory)
         rank, wide, lane = g[RANK], max(1, g[LANES]), g[LANES] > 0
         e = AXES + (rank - 1) * AXIS_WIDTH
-        n, m, far, table = g[e], g[e + 1], g[e + 3], g[e + 11]
-        stride, origin, dilation, size = g[e + 7], g[e + 8], g[e + 9], g[e + 10]
+        n, m, far, table = g[e + EXTENT], g[e + COUNT], g[e + STEP_Y], g[e + READ_BY]
+        stride, origin, dilation, size = (
+            g[e + STRIDE],
+            g[e + ORIGIN],
+            g[e + DILATION],
+            g[e + KERNEL],
+        )
         row, divisors = g[SPREAD_ROW], pointer(g[DIVISORS], work)
         left = row + g[SPREAD_LEFT] * wide
         alike = (not lane) & (size > 0) & ((dilation == 1) | (size == 1))
@@ -114,7 +131,7 @@ def kernel(dtype: str) -> Any:
             s[c] = zero
         lines = 1
         for axis in range(1, rank - 1):
-            lines *= g[AXES + axis * AXIS_WIDTH + 1]
+            lines *= g[AXES + axis * AXIS_WIDTH + COUNT]
         for unit in range(first, last):
             item, slab = unit // g[SLABS], g[SLABS_AT] + 4 * (unit % g[SLABS])
             source, target = item_offset(g, item, 1), item_offset(g, item, 2)
@@ -128,13 +145,13 @@ def kernel(dtype: str) -> Any:
                 for line in range(lines):
                     at, factor, rest = source, 1.0, line
                     if rank > 1:
-                        at += i * g[AXES + 3]
+                        at += i * g[AXES + STEP_Y]
                         factor = counted(g, 0, i)
                     for axis in range(rank - 2, 0, -1):
                         f = AXES + axis * AXIS_WIDTH
-                        at += (rest % g[f + 1]) * g[f + 3]
-                        factor *= counted(g, axis, rest % g[f + 1])
-                        rest //= g[f + 1]
+                        at += (rest % g[f + COUNT]) * g[f + STEP_Y]
+                        factor *= counted(g, axis, rest % g[f + COUNT])
+                        rest //= g[f + COUNT]
                     factor = real(g[DIVISOR]) if g[DIVISOR] > 0 else factor
                     factor = 1.0 if factor == 0 else factor
                     start, outputs = left + from_j * wide, (to_j - from_j) * wide
@@ -166,19 +183,19 @@ def kernel(dtype: str) -> Any:
             before = lines
             for axis in range(rank - 2, 0, -1):
                 f = AXES + axis * AXIS_WIDTH
-                before //= g[f + 1]
+                before //= g[f + COUNT]
                 for line in range((end - begin) * before):
-                    at, to = here + line * g[f + 1] * span, there + line * g[f] * span
-                    across_axis(s, g, g[f + 11], at, to, 0, 0, g[f], span)
-                span *= g[f]
+                    at, to = here + line * g[f + COUNT] * span, there + line * g[f + EXTENT] * span
+                    across_axis(s, g, g[f + READ_BY], at, to, 0, 0, g[f + EXTENT], span)
+                span *= g[f + EXTENT]
                 here, there = there, here
             for p in range(low, high):
-                w = g[AXES + 11] + WINDOW_WIDTH * p
-                if g[w + 4] == 0:
+                w = g[AXES + READ_BY] + WINDOW_WIDTH * p
+                if g[w + MEMBERS] == 0:
                     for c in range(span):
                         gx[target + p * span + c] = memory(0)
                 else:
-                    at = here + (g[w] - begin) * span
-                    to_gx(s, at, span, g[w + 4], gx, target + p * span, span)
+                    at = here + (g[w + START] - begin) * span
+                    to_gx(s, at, span, g[w + MEMBERS], gx, target + p * span, span)
 
     return spread

@@ -15,21 +15,28 @@ from typing import Any
 
 import numpy as np
 
-from lunette.kernels.cpu.pieces import LARGE
-from lunette.kernels.cpu.plan import (
-    AXES,
-    AXIS_WIDTH,
+from lunette.kernels.cpu.layout import (
     BATCH,
     BATCH_RANK,
     BATCH_WIDTH,
     BETA,
+    BOX,
+    COUNT,
     COUNT_PADDING,
+    COUNTS,
+    EXTENT,
+    MEMBERS,
     RANK,
-    SMALL,
+    READ_BY,
+    START,
+    STEP,
+    STOP,
     WINDOWS,
-    fold,
-    in_a_row,
+    entry_of,
+    lie_of,
 )
+from lunette.kernels.cpu.pieces import LARGE
+from lunette.kernels.cpu.plan import SMALL, fold, in_a_row
 from lunette.kernels.cpu.window_tables import regular, window_table
 from lunette.ops.pooling import Pooling
 from lunette.reductions import SmoothMax
@@ -43,7 +50,7 @@ Strides = tuple[int, ...]
 ALL_OUTPUTS, READERS = 2, 4
 COLUMNS, COLUMN_TILES, ROWS, ROW_TILES, LEADS, SLOT, LENGTH, PHASES = range(6, 14)
 DEPTH, MOST, TAPS, COUNTED, CELLS, FIRSTS, OUTPUTS, BLOCK = range(14, 22)
-REACH, AREA, HULLS, PAST, FLOW, ROW_KINDS, STARTS = range(22, 29)
+REACH, AREA, HULLS, PAST, FLOW, ROW_KINDS, STARTS, LONE = range(22, 30)
 """Outputs of all items; readers of a row, at most, the leading axes' included.
 Columns of a tile and tiles along the last axis; the same on the axis before; places of the axes
 before that; scratch cells of a row, and of one phase of it; phases; rows of a tile; cells (readers,
@@ -51,8 +58,9 @@ for a gradient) on the leading axes, at most; where the taps, the counted cells,
 first taps of each output are; outputs of an item; `o`; blocks that a window reaches past its own;
 where rows begin in scratch memory, in bytes; where the hull of each tile of rows is; whether the
 result is to go past the caches; and the cells that are read, of a row and from first to last, for each
-row that is made, 0 where they do not lie so; where the kinds of rows of inputs are; and, where rows
-of inputs are taken in turn, the first that each row of outputs or a later one reads."""
+row that is made, 0 where they do not lie so; where the kinds of rows of inputs are; where rows of inputs
+are taken in turn, the first that each row of outputs or a later one reads; and whether a window has one
+cell that counts."""
 
 SPARE = 128
 """Cells of scratch memory after each area: a vector may reach past what is used."""
@@ -109,8 +117,8 @@ class Tiling:
         g = np.zeros(WINDOWS, np.int64)
         self.items, self.size = prod(shape[:first]), size
         self.all_outputs = self.items * prod(outputs)
-        self.longest = [int(w[:, 4].max(initial=0)) for w in windows]
-        self.empty = any(bool((w[:, 4] == 0).any()) for w in windows)
+        self.longest = [int(w[:, MEMBERS].max(initial=0)) for w in windows]
+        self.empty = any(bool((w[:, MEMBERS] == 0).any()) for w in windows)
         if self.empty:  # nothing to tile: no kernel here serves such windows
             return
         self.tables: list[Any] = []
@@ -124,26 +132,24 @@ class Tiling:
             at = self._keep(windows[i])
             alike = regular(region, pooled[i])
             entry = (pooled[i], outputs[i], *steps, at, flat, *alike)
-            g[AXES + i * AXIS_WIDTH :][: len(entry)] = entry
-            g[AXES + i * AXIS_WIDTH + 12] = alike[3] or self.longest[i]
+            entry_of(g, i)[: len(entry)] = entry
+            entry_of(g, i)[BOX] = alike[3] or self.longest[i]
         spans = [_spans(g, i, w) for i, w in enumerate(windows)]
         if backward:
             for i in range(rank - 2):
-                g[AXES + i * AXIS_WIDTH + 11] = self._keep(_readers(spans[i], pooled[i]))
+                entry_of(g, i)[READ_BY] = self._keep(_readers(spans[i], pooled[i]))
             if rank > 1:
                 at = self.place
-                dilation = int(g[AXES + (rank - 2) * AXIS_WIDTH + 9])
+                dilation = lie_of(g, rank - 2)[2]
                 lists = _lists(windows[-2], spans[-2], dilation, pooled[-2], at)
-                g[AXES + (rank - 2) * AXIS_WIDTH + 11] = self._keep(lists)
+                entry_of(g, rank - 2)[READ_BY] = self._keep(lists)
                 g[ROW_KINDS] = self._keep(_kinds(g, rank - 2, lists, at))
         made, taken = (pooled, outputs) if backward else (outputs, pooled)
         if in_a_row((*shape[:first], *taken), strides[int(backward)]):
             g[FLOW] = prod(taken) // prod(made[:-1])
         _scalars(g, op)
-        stride, origin, dilation, kernel = (
-            int(v) for v in g[AXES + (rank - 1) * AXIS_WIDTH :][7:11]
-        )
-        self.cells = prod(int(g[AXES + i * AXIS_WIDTH + 12]) for i in range(rank))
+        stride, origin, dilation, kernel = alike
+        self.cells = prod(int(entry_of(g, i)[BOX]) for i in range(rank))
         # A mark beside a value costs as much as another cell.
         self.small = 2 * self.all_outputs * self.cells <= SMALL
         g[BLOCK] = origin // stride
@@ -156,12 +162,11 @@ class Tiling:
             g[SLOT] = max(int(g[SLOT]), stride * int(g[LENGTH]) + 2 * width)
             g[SLOT] = -(-int(g[SLOT]) // width) * width
         g[TAPS] = self._keep(_by_phase(places, stride) if backward else _taps(g, places, stride))
-        counted = windows[-1][:, 3].view(np.float64) if g[COUNT_PADDING] else windows[-1][:, 4]
-        g[COUNTED], g[CELLS] = self._row(counted), self._row(windows[-1][:, 4])
-        kind = 3 if g[COUNT_PADDING] else 4
-        fewest = [w[:, 3].view(np.float64) if kind == 3 else w[:, 4] for w in windows]
-        g[AXES + (rank - 1) * AXIS_WIDTH + 11] = all(int(w.min()) == 1 for w in fewest)
-        skipped = (windows[-1][:, 0] - origin - stride * np.arange(outputs[-1])) // dilation
+        padded = g[COUNT_PADDING]
+        counted = [w[:, COUNTS].view(np.float64) if padded else w[:, MEMBERS] for w in windows]
+        g[COUNTED], g[CELLS] = self._row(counted[-1]), self._row(windows[-1][:, MEMBERS])
+        g[LONE] = all(int(cells.min()) == 1 for cells in counted)
+        skipped = (windows[-1][:, START] - origin - stride * np.arange(outputs[-1])) // dilation
         g[FIRSTS] = self._keep(_padded(skipped.clip(0, 255).astype(np.uint8), 128).view(np.int64))
         leads = pooled[: rank - 2] if backward else outputs[: rank - 2]
         per_axis = [_most_readers(w, n) for w, n in zip(spans, pooled, strict=True)]
@@ -205,7 +210,7 @@ class Tiling:
 
     def _columns(self, g: Any, columns: int, width: int, backward: bool) -> None:
         """Cut the last axis, where it is long."""
-        stride = int(g[AXES + (int(g[RANK]) - 1) * AXIS_WIDTH + 7])
+        stride = lie_of(g, int(g[RANK]) - 1)[0]
         tiles = min(-(-columns * stride // LONGEST), -(-columns // width))
         g[COLUMNS] = -(-columns // tiles)
         if tiles > 1:
@@ -221,8 +226,7 @@ class Tiling:
         self, g: Any, windows: Any, spans: Any, areas: int, backward: bool, in_turn: bool
     ) -> None:
         """Cut the axis before the last so that the rows a tile reads fit, if it has all of them at once."""
-        axis = AXES + (int(g[RANK]) - 2) * AXIS_WIDTH
-        n, m = int(g[axis]), int(g[axis + 1])
+        n, m = entry_of(g, int(g[RANK]) - 2)[[EXTENT, COUNT]].tolist()
         room = NEAR // (int(g[SLOT]) * self.size * int(g[MOST]) * areas)
         count, stride = n if backward else m, max(1, n // m)
         if in_turn:
@@ -230,7 +234,7 @@ class Tiling:
         elif backward:
             rows = (room - _most_readers(spans, n)) * stride
         else:
-            rows = (room - int(windows[:, 4].max(initial=1))) // stride
+            rows = (room - int(windows[:, MEMBERS].max(initial=1))) // stride
         rows = min(count, max(1, rows))
         if not self.small:
             rows = min(rows, max(1, -(-count * self.items * int(g[LEADS]) // ENOUGH)))
@@ -243,8 +247,8 @@ class Tiling:
 
     def _turns(self, g: Any, windows: Any) -> None:
         """Where the rows of each output begin, and how many have to be there at once for one turn."""
-        starts = np.minimum.accumulate(windows[::-1, 0])[::-1]
-        stops = np.maximum.accumulate(windows[:, 1])
+        starts = np.minimum.accumulate(windows[::-1, START])[::-1]
+        stops = np.maximum.accumulate(windows[:, STOP])
         ends = np.minimum(np.arange(len(stops)) + TURN, len(stops)) - 1
         most = int((stops[ends] - starts).max())
         g[STARTS], g[DEPTH] = self._keep(starts), 1 << (most - 1).bit_length()
@@ -296,7 +300,7 @@ def _spans(g: Any, axis: int, windows: Any) -> Any:
     Dilation and padding together can put the first cell of a later window before that of an
     earlier one; the windows of a regular axis are in order before they are clipped.
     """
-    stride, origin, dilation, kernel = (int(v) for v in g[AXES + axis * AXIS_WIDTH :][7:11])
+    stride, origin, dilation, kernel = lie_of(g, axis)
     if kernel == 0:
         return windows[:, :2]
     starts = origin + stride * np.arange(len(windows))
@@ -319,10 +323,10 @@ def _lists(windows: Any, spans: Any, dilation: int, n: int, place: int) -> Any:
     First where the list of each position begins and the last one ends, then the lists; all is to
     lie at `place`. The dilation is 0 where windows do not lie alike: then taps count from their start.
     """
-    cells = windows[:, 4]
+    cells = windows[:, MEMBERS]
     outputs = np.repeat(np.arange(len(windows)), cells)
     numbers = np.arange(len(outputs)) - np.repeat(np.cumsum(cells) - cells, cells)
-    positions = windows[outputs, 0] + numbers * windows[outputs, 2]
+    positions = windows[outputs, START] + numbers * windows[outputs, STEP]
     if dilation:  # a window of one cell has a step no longer than the axis
         numbers = (positions - spans[outputs, 0]) // dilation
     order = np.argsort(positions, kind="stable")
@@ -338,9 +342,7 @@ def _kinds(g: Any, axis: int, lists: Any, place: int) -> Any:
     first, which reach it with the same taps. Where windows lie alike, they are if no reader is missing
     and the stride brings one position to the other.
     """
-    n, _, _, _, _, _, _, stride, origin, dilation, kernel, *_ = g[AXES + axis * AXIS_WIDTH :][
-        :AXIS_WIDTH
-    ].tolist()
+    n, (stride, origin, dilation, kernel) = int(entry_of(g, axis)[EXTENT]), lie_of(g, axis)
     positions, begins = np.arange(n), (lists[: n + 1] - place - n - 1) // 2
     readers = np.append(lists[n + 1 :: 2], 0)[begins[:-1]]
     if kernel == 0:

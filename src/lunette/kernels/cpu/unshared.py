@@ -18,21 +18,32 @@ from lunette.kernels.cpu import machine
 from lunette.kernels.cpu.counts import counted, divisor
 from lunette.kernels.cpu.halves import codec
 from lunette.kernels.cpu.lanes import lanes
-from lunette.kernels.cpu.machine import compiled, pointer, within
-from lunette.kernels.cpu.places import item_offset
-from lunette.kernels.cpu.plan import (
+from lunette.kernels.cpu.layout import (
     AXES,
     AXIS_WIDTH,
-    DIRECT,
+    COUNT,
+    DILATION,
     DIVISORS,
-    LINE,
+    EXTENT,
+    KERNEL,
+    MEMBERS,
+    ORIGIN,
     PAST,
     RANK,
+    READ_BY,
     SLABS,
     SLABS_AT,
     SPREAD_SECOND,
+    START,
+    STEP_Y,
+    STOP,
+    STRIDE,
+    TABLE,
     WINDOW_WIDTH,
 )
+from lunette.kernels.cpu.machine import compiled, pointer, within
+from lunette.kernels.cpu.places import item_offset
+from lunette.kernels.cpu.plan import DIRECT, LINE
 from lunette.kernels.cpu.streams import settle, store_past
 
 __all__ = ["kernel"]
@@ -47,12 +58,16 @@ def outer_reader(g, number):
     reader, at, factor, scale = 0, 0, 1.0, 1
     for axis in range(g[RANK] - 3, -1, -1):
         f = AXES + axis * AXIS_WIDTH
-        w = g[f + 11] + WINDOW_WIDTH * (number % g[f])
-        number //= g[f]
-        if g[w + 4] == 0:
+        w = g[f + READ_BY] + WINDOW_WIDTH * (number % g[f + EXTENT])
+        number //= g[f + EXTENT]
+        if g[w + MEMBERS] == 0:
             return -1, 0, 1.0
-        reader, at, scale = reader + scale * g[w], at + g[w] * g[f + 3], scale * g[f + 1]
-        factor *= counted(g, axis, g[w])
+        reader, at, scale = (
+            reader + scale * g[w + START],
+            at + g[w + START] * g[f + STEP_Y],
+            scale * g[f + COUNT],
+        )
+        factor *= counted(g, axis, g[w + START])
     return reader, at, factor
 
 
@@ -86,8 +101,13 @@ def kernel(dtype: str) -> Any:
     def expand(gy, at, s, to, g, e, divisors, factor):
         """Spread the shares of a row over the positions of a row at `to`; those without a reader are left."""
         within()
-        m, far, table, lead = g[e + 1], g[e + 3], g[e + 5], spread(factor)
-        if (g[e + 7] == 2) & (g[e + 8] == 0) & (g[e + 10] == 2) & (g[e + 9] == 1):
+        m, far, table, lead = g[e + COUNT], g[e + STEP_Y], g[e + TABLE], spread(factor)
+        if (
+            (g[e + STRIDE] == 2)
+            & (g[e + ORIGIN] == 0)
+            & (g[e + KERNEL] == 2)
+            & (g[e + DILATION] == 1)
+        ):
             for j in range(0, m, width):
                 value = shares(gy, at, far, j, m, divisors, lead)
                 store(s, to + 2 * j, zip_low(value, value))
@@ -97,8 +117,8 @@ def kernel(dtype: str) -> Any:
             store(s, to - width, shares(gy, at, far, j, m, divisors, lead))
             for i in range(j, min(m, j + width)):
                 w, value = table + WINDOW_WIDTH * i, spread(s[to - width + i - j])
-                for p in range(g[w], g[w + 1], width):
-                    store_part(s, to + p, value, g[w + 1] - p)
+                for p in range(g[w + START], g[w + STOP], width):
+                    store_part(s, to + p, value, g[w + STOP] - p)
 
     @compiled
     def emit(s, at, gx, to, n, past):
@@ -125,11 +145,17 @@ def kernel(dtype: str) -> Any:
         e = AXES + (rank - 1) * AXIS_WIDTH
         f = e - AXIS_WIDTH
         past = (g[PAST] == DIRECT) & (gx_at % LINE == 0)
-        n, lines, rows, nothing, row = g[e], g[f], 1, width, width + g[SPREAD_SECOND]
+        n, lines, rows, nothing, row = (
+            g[e + EXTENT],
+            g[f + EXTENT],
+            1,
+            width,
+            width + g[SPREAD_SECOND],
+        )
         for c in range(n + 2 * width):
             s[nothing + c] = s[row + c] = zero
         for axis in range(1, rank - 1):
-            rows *= g[AXES + axis * AXIS_WIDTH]
+            rows *= g[AXES + axis * AXIS_WIDTH + EXTENT]
         for unit in range(first, last):
             item, slab = unit // g[SLABS], g[SLABS_AT] + 4 * (unit % g[SLABS])
             source, target = item_offset(g, item, 1), item_offset(g, item, 2)
@@ -138,14 +164,16 @@ def kernel(dtype: str) -> Any:
             reader, at, factor = outer_reader(g, position)
             known, other = -1, -1
             for number in range(begin, end):
-                w = g[f + 11] + WINDOW_WIDTH * line
+                w = g[f + READ_BY] + WINDOW_WIDTH * line
                 place = nothing
-                if (reader >= 0) & (g[w + 4] > 0):
+                if (reader >= 0) & (g[w + MEMBERS] > 0):
                     place = row
-                    if (g[w] != known) | (reader != other):
-                        known, other = g[w], reader
+                    if (g[w + START] != known) | (reader != other):
+                        known, other = g[w + START], reader
                         lead = work(divisor(g, factor * counted(g, rank - 2, known)))
-                        expand(gy, source + at + known * g[f + 3], s, row, g, e, divisors, lead)
+                        expand(
+                            gy, source + at + known * g[f + STEP_Y], s, row, g, e, divisors, lead
+                        )
                 emit(s, place, gx, target + number * n, n, past)
                 line += 1
                 if line == lines:

@@ -20,15 +20,23 @@ from lunette.kernels.cpu import machine
 from lunette.kernels.cpu.asking import ask_for
 from lunette.kernels.cpu.halves import codec
 from lunette.kernels.cpu.lanes import lanes
-from lunette.kernels.cpu.machine import apart, compiled, pointer
-from lunette.kernels.cpu.places import item_offset, output_row
-from lunette.kernels.cpu.plan import (
+from lunette.kernels.cpu.layout import (
     AXES,
     AXIS_WIDTH,
+    COUNT,
+    EXTENT,
+    MEMBERS,
     OUTPUT_ROWS,
     RANK,
+    START,
+    STEP,
+    STEP_X,
+    STOP,
+    TABLE,
     WINDOW_WIDTH,
 )
+from lunette.kernels.cpu.machine import apart, compiled, pointer
+from lunette.kernels.cpu.places import item_offset, output_row
 from lunette.kernels.cpu.slides import folded
 
 __all__ = ["kernel"]
@@ -39,11 +47,11 @@ def blocks_of(g, row):
     """How many blocks of rows an output row reads: the cells of its windows on all axes but two."""
     blocks = 1
     if g[RANK] > 1:
-        row //= g[AXES + (g[RANK] - 2) * AXIS_WIDTH + 1]
+        row //= g[AXES + (g[RANK] - 2) * AXIS_WIDTH + COUNT]
     for axis in range(g[RANK] - 3, -1, -1):
         e = AXES + axis * AXIS_WIDTH
-        blocks *= g[g[e + 5] + WINDOW_WIDTH * (row % g[e + 1]) + 4]
-        row //= g[e + 1]
+        blocks *= g[g[e + TABLE] + WINDOW_WIDTH * (row % g[e + COUNT]) + MEMBERS]
+        row //= g[e + COUNT]
     return blocks
 
 
@@ -53,14 +61,14 @@ def block_offset(g, row, number):
     at = 0
     if g[RANK] > 1:
         e = AXES + (g[RANK] - 2) * AXIS_WIDTH
-        at = g[g[e + 5] + WINDOW_WIDTH * (row % g[e + 1])] * g[e + 2]
-        row //= g[e + 1]
+        at = g[g[e + TABLE] + WINDOW_WIDTH * (row % g[e + COUNT]) + START] * g[e + STEP_X]
+        row //= g[e + COUNT]
     for axis in range(g[RANK] - 3, -1, -1):
         e = AXES + axis * AXIS_WIDTH
-        w = g[e + 5] + WINDOW_WIDTH * (row % g[e + 1])
-        at += (g[w] + (number % g[w + 4]) * g[w + 2]) * g[e + 2]
-        number //= g[w + 4]
-        row //= g[e + 1]
+        w = g[e + TABLE] + WINDOW_WIDTH * (row % g[e + COUNT])
+        at += (g[w + START] + (number % g[w + MEMBERS]) * g[w + STEP]) * g[e + STEP_X]
+        number //= g[w + MEMBERS]
+        row //= g[e + COUNT]
     return at
 
 
@@ -132,18 +140,18 @@ def kernel(dtype: str) -> Any:
         x, y = pointer(x_at, memory), pointer(y_at, kept)
         rank = g[RANK]
         e = AXES + (rank - 1) * AXIS_WIDTH
-        n, m, table = g[e], g[e + 1], g[e + 5]
+        n, m, table = g[e + EXTENT], g[e + COUNT], g[e + TABLE]
         for unit in range(first, last):
             item, row = unit // g[OUTPUT_ROWS], unit % g[OUTPUT_ROWS]
             base, target = item_offset(g, item, 0), item_offset(g, item, 1) + output_row(g, row, 1)
             rows, pitch, blocks = 1, n, blocks_of(g, row)
             if rank > 1:
                 f = e - AXIS_WIDTH
-                w = g[f + 5] + WINDOW_WIDTH * (row % g[f + 1])
-                rows, pitch = g[w + 4], g[w + 2] * g[f + 2]
+                w = g[f + TABLE] + WINDOW_WIDTH * (row % g[f + COUNT])
+                rows, pitch = g[w + MEMBERS], g[w + STEP] * g[f + STEP_X]
             for j in range(m):
-                start = g[table + WINDOW_WIDTH * j]
-                size = g[table + WINDOW_WIDTH * j + 1] - start
+                start = g[table + WINDOW_WIDTH * j + START]
+                size = g[table + WINDOW_WIDTH * j + STOP] - start
                 best, seen = spread(floor), 0
                 for number in range(blocks):
                     at = base + block_offset(g, row, number) + start

@@ -6,12 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from lunette.kernels.cpu.layout import COUNTS, MEMBERS, START, STEP, STOP, WINDOW_WIDTH
 from lunette.regions import Adaptive, Global, Part, Region, Sliding
 
-__all__ = ["WINDOW_WIDTH", "as_real", "reader_table", "regular", "window_table"]
-
-WINDOW_WIDTH = 5
-"""Numbers of a window: start, stop, step, counted, cells."""
+__all__ = ["as_real", "reader_table", "regular", "window_table"]
 
 FAR_APART = 1 << 12
 """A stride past which windows that are much shorter do not count as lying alike."""
@@ -26,36 +24,37 @@ def window_table(region: Region, n: int, m: int) -> Any:
     counted = np.zeros(m)
     try:
         table[:, :4] = region.table(n, 0, m)
-        counted[:] = table[:, 3]
+        counted[:] = table[:, COUNTS]
     except OverflowError:  # numbers past int64: a window of padding alone may count that many
         for i in range(m):
             start, stop, step, cells = region.window(n, i)
             table[i, :3] = start, stop, min(step, n)
             counted[i] = as_real(cells)
-    table[:, 2] = np.minimum(table[:, 2], n)
-    table[:, 3] = counted.view(np.int64)
-    table[:, 4] = (table[:, 1] - table[:, 0] + table[:, 2] - 1) // table[:, 2]
+    table[:, STEP] = np.minimum(table[:, STEP], n)
+    table[:, COUNTS] = counted.view(np.int64)
+    spans = table[:, STOP] - table[:, START]
+    table[:, MEMBERS] = -(-spans // table[:, STEP])
     return table
 
 
 def reader_table(table: Any, n: int) -> Any:
     """The outputs that read each position, as a table of windows on the outputs; None where they
     are not neighbours."""
-    full = np.flatnonzero(table[:, 4] > 0)
+    full = np.flatnonzero(table[:, MEMBERS] > 0)
     readers = np.zeros((n, WINDOW_WIDTH), np.int64)
-    readers[:, 2] = 1
+    readers[:, STEP] = 1
     if not len(full):
         return readers
     first = int(full[0])
-    starts, stops = table[full, 0], table[full, 1]
-    apart = (table[full, 4] > 1) & (table[full, 2] > 1)
+    starts, stops = table[full, START], table[full, STOP]
+    apart = (table[full, MEMBERS] > 1) & (table[full, STEP] > 1)
     ordered = (np.diff(starts) >= 0).all() and (np.diff(stops) >= 0).all()
     if apart.any() or not ordered or len(full) != full[-1] + 1 - first:
         return None
     positions = np.arange(n)
-    readers[:, 0] = first + np.searchsorted(stops, positions, "right")
-    readers[:, 1] = first + np.searchsorted(starts, positions, "right")
-    readers[:, 4] = readers[:, 1] - readers[:, 0]
+    readers[:, START] = first + np.searchsorted(stops, positions, "right")
+    readers[:, STOP] = first + np.searchsorted(starts, positions, "right")
+    readers[:, MEMBERS] = readers[:, STOP] - readers[:, START]
     return readers
 
 

@@ -19,21 +19,36 @@ from lunette.kernels.cpu import machine
 from lunette.kernels.cpu.direct import takes
 from lunette.kernels.cpu.halves import codec
 from lunette.kernels.cpu.lanes import lanes
-from lunette.kernels.cpu.machine import apart, compiled, pointer
-from lunette.kernels.cpu.passes import inside, moves
-from lunette.kernels.cpu.places import item_offset
-from lunette.kernels.cpu.plan import (
+from lunette.kernels.cpu.layout import (
     AXES,
     AXIS_WIDTH,
+    COUNT,
+    DILATION,
+    EXTENT,
+    FLAT,
+    KERNEL,
+    MEMBERS,
+    ORIGIN,
     RANK,
     ROW,
     SECOND,
     SLABS,
     SLABS_AT,
+    START,
+    STEP,
+    STEP_X,
+    STEP_Y,
+    STEP_Z,
+    STOP,
+    STRIDE,
+    TABLE,
     TILE,
     TILES,
     WINDOW_WIDTH,
 )
+from lunette.kernels.cpu.machine import apart, compiled, pointer
+from lunette.kernels.cpu.passes import inside, moves
+from lunette.kernels.cpu.places import item_offset
 from lunette.kernels.cpu.row_first import hull, input_line
 
 __all__ = ["kernel"]
@@ -88,8 +103,8 @@ def kernel(dtype: str, verb: str) -> Any:
         for edge in range((begin - first) + (last - end)):
             j = first + edge if first + edge < begin else edge - (begin - first) + end
             w = table + WINDOW_WIDTH * j
-            best, where = s[at + g[w]], g[w]
-            for p in range(g[w] + g[w + 2], g[w + 1], g[w + 2]):
+            best, where = s[at + g[w + START]], g[w + START]
+            for p in range(g[w + START] + g[w + STEP], g[w + STOP], g[w + STEP]):
                 if takes(best, s[at + p]):
                     best, where = s[at + p], p
             s[to + j - first] = best
@@ -131,8 +146,8 @@ def kernel(dtype: str, verb: str) -> Any:
         offset = 0
         for axis in range(g[RANK]):
             e = AXES + axis * AXIS_WIDTH
-            offset += (flat // g[e + 6]) * g[e + 2 + array]
-            flat %= g[e + 6]
+            offset += (flat // g[e + FLAT]) * g[e + STEP_X + array]
+            flat %= g[e + FLAT]
         return offset
 
     @machine.kernel
@@ -144,19 +159,24 @@ def kernel(dtype: str, verb: str) -> Any:
         sums = pointer(scratch_at + 16 * cells, work)
         rank = g[RANK]
         e = AXES + (rank - 1) * AXIS_WIDTH
-        n, m, far, table = g[e], g[e + 1], g[e + 2], g[e + 5]
-        stride, origin, dilation, size = g[e + 7], g[e + 8], g[e + 9], g[e + 10]
-        row, inner = g[ROW], g[AXES + 6]
+        n, m, far, table = g[e + EXTENT], g[e + COUNT], g[e + STEP_X], g[e + TABLE]
+        stride, origin, dilation, size = (
+            g[e + STRIDE],
+            g[e + ORIGIN],
+            g[e + DILATION],
+            g[e + KERNEL],
+        )
+        row, inner = g[ROW], g[AXES + FLAT]
         per_item = g[SLABS] if scatters else g[TILES]
-        dense = g[e + 4] == 1
+        dense = g[e + STEP_Z] == 1
         for axis in range(rank - 1):
             f = AXES + axis * AXIS_WIDTH
-            dense &= g[f + 4] == g[f + 6]
+            dense &= g[f + STEP_Z] == g[f + FLAT]
         for unit in range(first, last):
             item, part = unit // per_item, unit % per_item
             base, out = item_offset(g, item, 0), item_offset(g, item, 1)
             third = item_offset(g, item, 2)
-            begin, end = part * g[TILE], min(g[AXES + 1], (part + 1) * g[TILE])
+            begin, end = part * g[TILE], min(g[AXES + COUNT], (part + 1) * g[TILE])
             below, above = 0, 0
             if scatters:
                 slab = g[SLABS_AT] + 4 * part
@@ -174,7 +194,7 @@ def kernel(dtype: str, verb: str) -> Any:
                 else:
                     low, high = hull(g, 0, tile, until)
                     for axis in range(1, rank - 1):
-                        lines *= g[AXES + axis * AXIS_WIDTH]
+                        lines *= g[AXES + axis * AXIS_WIDTH + EXTENT]
                 outputs, to = to_j - from_j, 0
                 begin_j = end_j = to_j
                 if (size > 0) & (not narrow):
@@ -184,7 +204,7 @@ def kernel(dtype: str, verb: str) -> Any:
                     for line in range(lines):
                         at = base + input_line(g, line, 0)
                         if rank > 1:
-                            at += position * g[AXES + 2]
+                            at += position * g[AXES + STEP_X]
                         fetch(x, at + from_p * far, far, s, row + from_p, to_p - from_p, zero)
                         along(
                             s,
@@ -206,33 +226,45 @@ def kernel(dtype: str, verb: str) -> Any:
                 span, here, there = outputs, 0, g[SECOND]
                 for axis in range(rank - 2, 0, -1):
                     f = AXES + axis * AXIS_WIDTH
-                    lines //= g[f]
+                    lines //= g[f + EXTENT]
                     for line in range((high - low) * lines):
-                        for i in range(g[f + 1]):
-                            w = g[f + 5] + WINDOW_WIDTH * i
-                            at = here + (line * g[f] + g[w]) * span
-                            place = there + (line * g[f + 1] + i) * span
-                            start, flat = g[w] * g[f + 6], g[w + 2] * g[f + 6]
-                            across(s, q, at, g[w + 2] * span, g[w + 4], start, flat, place, span)
-                    span *= g[f + 1]
+                        for i in range(g[f + COUNT]):
+                            w = g[f + TABLE] + WINDOW_WIDTH * i
+                            at = here + (line * g[f + EXTENT] + g[w + START]) * span
+                            place = there + (line * g[f + COUNT] + i) * span
+                            start, flat = g[w + START] * g[f + FLAT], g[w + STEP] * g[f + FLAT]
+                            across(
+                                s,
+                                q,
+                                at,
+                                g[w + STEP] * span,
+                                g[w + MEMBERS],
+                                start,
+                                flat,
+                                place,
+                                span,
+                            )
+                    span *= g[f + COUNT]
                     here, there = there, here
                 first_row, last_row = (tile, until) if rank > 1 else (0, 1)
                 for i in range(first_row, last_row):
                     result = here
                     if rank > 1:
-                        w = g[AXES + 5] + WINDOW_WIDTH * i
-                        at, result = here + (g[w] - low) * span, there
-                        start, flat = g[w] * inner, g[w + 2] * inner
-                        across(s, q, at, g[w + 2] * span, g[w + 4], start, flat, result, span)
+                        w = g[AXES + TABLE] + WINDOW_WIDTH * i
+                        at, result = here + (g[w + START] - low) * span, there
+                        start, flat = g[w + START] * inner, g[w + STEP] * inner
+                        across(
+                            s, q, at, g[w + STEP] * span, g[w + MEMBERS], start, flat, result, span
+                        )
                     # `outputs` at a time: output rows of the last axis, which may have any stride.
                     for c in range(0, span, outputs):
-                        rest, place = c // outputs, from_j * g[e + 3]
+                        rest, place = c // outputs, from_j * g[e + STEP_Y]
                         for axis in range(rank - 2, 0, -1):
                             f = AXES + axis * AXIS_WIDTH
-                            place += (rest % g[f + 1]) * g[f + 3]
-                            rest //= g[f + 1]
+                            place += (rest % g[f + COUNT]) * g[f + STEP_Y]
+                            rest //= g[f + COUNT]
                         if rank > 1:
-                            place += i * g[AXES + 3]
+                            place += i * g[AXES + STEP_Y]
                         if writes_indices:
                             emit(s, result + c, y, out + place, outputs)
                             for j in range(outputs):
@@ -242,12 +274,12 @@ def kernel(dtype: str, verb: str) -> Any:
                                 flat = q[result + c + j]
                                 offset = flat if dense else place_of(g, flat, 2)
                                 tangent = load_one(dx[third + offset])
-                                y[out + place + j * g[e + 3]] = store_one(tangent + zero)
+                                y[out + place + j * g[e + STEP_Y]] = store_one(tangent + zero)
                         if scatters:
                             for j in range(outputs):
                                 flat = q[result + c + j]
                                 if below <= flat < above:
-                                    gradient = load_one(y[out + place + j * g[e + 3]])
+                                    gradient = load_one(y[out + place + j * g[e + STEP_Y]])
                                     sums[flat - below] += gradient
             if scatters:
                 emit(sums, 0, dx, third + below, above - below)
