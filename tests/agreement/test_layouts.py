@@ -6,6 +6,7 @@ import pytest
 import lunette as ln
 from cases import values
 from cases.agreement import TIES, differing_bits, direction, run
+from lunette.kernels.cpu import results
 
 OPS = (
     *(ln.MaxPool((3, 2), stride=(2, 1), padding=((1, 0), (0, 1)), ties=t) for t in TIES),
@@ -109,3 +110,23 @@ def test_other_byte_order_gives_native_results(backend):
     op = ln.MaxPool((2, 2))
     swapped = x.astype(x.dtype.newbyteorder())
     assert not differing_bits(run(op, "forward", swapped, None, backend), run(op, "forward", x))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("length", [105, 112])
+def test_the_place_of_an_input_in_its_page_has_no_bearing_on_a_gradient(dtype, length):
+    # Rows are made from the left or from the right, as the input lies to the result.
+    op = ln.SmoothMaxPool((3, 3), 2.0, stride=2, padding=1)
+    shape = (24, 112, length)
+    x = values.filled("random", shape, dtype)
+    grad = direction(op.out_shape(shape), x.dtype)
+    memory = np.empty(x.nbytes + 2 * results.PAGE, np.uint8)
+    wanted = None
+    for place in (16, results.START - 64, results.START - 16, results.START):
+        at = place - memory.__array_interface__["data"][0] % results.PAGE + results.PAGE
+        there = memory[at : at + x.nbytes].view(x.dtype).reshape(shape)
+        there[...] = x
+        got = op.vjp(there, grad)
+        assert got.__array_interface__["data"][0] % results.PAGE == results.START
+        wanted = got if wanted is None else wanted
+        assert got.tobytes() == wanted.tobytes(), place

@@ -39,6 +39,7 @@ from lunette.kernels.cpu.phases import layout, leading_place, leading_readers, t
 from lunette.kernels.cpu.places import item_offset
 from lunette.kernels.cpu.plan import LINE
 from lunette.kernels.cpu.powers import fused, power, scales_of, where_finite
+from lunette.kernels.cpu.results import PAGE
 from lunette.kernels.cpu.streams import settle, store_past
 from lunette.kernels.cpu.tiling import (
     ALL_OUTPUTS,
@@ -142,27 +143,33 @@ def kernel(dtype: str, rising: bool) -> Any:
     @compiled
     def few_readers(
         s, g, of_row, begin, end, low, sums, pitch_s, blank, x, at, pitch_x, gx, to, pitch_gx, left,
-        past, scales,
+        past, back, scales,
     ):  # fmt: skip
-        """Rows of inputs that no more than three rows of outputs read, without a loop over these."""
+        """Rows of inputs that no more than three rows of outputs read, without a loop over these.
+
+        Where it goes `back`, a row is made from its end.
+        """
         apart()
         rate, rest, limit, _, _ = scales
         rates, rests, limits, none = spread(rate), spread(rest), spread(limit), spread(zero)
         whole = left - left % width
+        start, step = (whole - width, -width) if back else (0, width)
         for p in range(begin, end):
             r, last = g[of_row + p], g[of_row + p + 1]
             a = sums + (g[r] - low) * pitch_s if r < last else blank
             b = sums + (g[r + 2] - low) * pitch_s if r + 2 < last else blank
             if r + 4 < last:
                 d = sums + (g[r + 4] - low) * pitch_s
-                for c in range(0, whole, width):
+                for k in range(whole // width):
+                    c = start + k * step
                     ask_for(x, at + c)
                     total = add(add(load(s, a + c), load(s, b + c)), load(s, d + c))
                     value = power(load_x(x, at + c), rates, rests, limits, none)
                     keep(gx, to + c, fused(value, total, none), past)
             else:
                 d = blank
-                for c in range(0, whole, width):
+                for k in range(whole // width):
+                    c = start + k * step
                     ask_for(x, at + c)
                     total = add(load(s, a + c), load(s, b + c))
                     value = power(load_x(x, at + c), rates, rests, limits, none)
@@ -260,6 +267,8 @@ def kernel(dtype: str, rising: bool) -> Any:
         blocks_in_row = (n + stride - 1) // stride
         taps, blank = g[TAPS], raw + 2 * line
         few_taps = (stride == 2) & (g[taps + 1] - g[taps] <= 2) & (g[taps + 2] - g[taps + 1] <= 2)
+        # A load waits for an earlier store to the same place of another page.
+        back = 0 < (gx_at - x_at) % PAGE < PAGE // 8
         few = (rank > 1) & (stride <= 2) & (far == 1) & (g[READERS] <= 3)
         for c in range(2 * length):
             s[blank + c] = zero
@@ -314,7 +323,7 @@ def kernel(dtype: str, rising: bool) -> Any:
                 few_readers(
                     s, g, of_row, begin, end, low, second, slot * stride, blank, x,
                     base + begin * pitch_x + first, pitch_x, gx, target + begin * pitch_gx, pitch_gx, left,
-                    past, scales_here,
+                    past, back, scales_here,
                 )  # fmt: skip
                 continue
             for p in range(begin, end):
