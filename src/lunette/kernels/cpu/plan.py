@@ -116,7 +116,7 @@ ENOUGH = 16
 FOLDED_OUTPUTS = 1 << 12
 """Outputs of a tile, about, where the rows of windows are folded as they are read."""
 
-TILE_CELLS = 1 << 11
+TILE_CELLS = 1 << 14
 """Cells that a tile of a forward pass keeps in scratch memory, where that is possible."""
 
 
