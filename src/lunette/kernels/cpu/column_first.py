@@ -122,6 +122,21 @@ def kernel(dtype: str, straight: bool, doubling: bool) -> Any:
             done *= 2
 
     @compiled
+    def by_doubling(s, at, to, outputs, stride, dilation, kernel):
+        """`doubled` along a row that has its padding; the row is cleared."""
+        done, started = 1, False
+        reach = stride * (outputs - 1) + dilation * (kernel - 1) + 1
+        while done <= kernel:
+            if kernel & done:
+                offset = (kernel - kernel % (2 * done)) * dilation
+                along(s, at + offset, to, outputs, stride, 1, 1, started)
+                started = True
+            if 2 * done <= kernel:
+                double(s, at, reach - done * dilation, done * dilation)
+            done *= 2
+        clear(s, at, reach + width)
+
+    @compiled
     def across_axis(s, g, axis, at, low, n, first, last, to, span):
         """Outputs first … last of an axis, from rows of `span` cells at positions low … low + n."""
         apart()
@@ -162,38 +177,123 @@ def kernel(dtype: str, straight: bool, doubling: bool) -> Any:
         where the sum has saved more.
         """
         apart()
-        e, wide = AXES + (g[RANK] - 1) * AXIS_WIDTH, max(1, g[LANES])
-        begin = end = first
-        if doubles(g, g[RANK] - 1) & (g[DIVISOR] == 0) & (factor < MANY):
+        wide = max(1, g[LANES])
+        begin, size = first * wide, (last - first) * wide
+        if doubling and doubles(g, g[RANK] - 1) & (g[DIVISOR] == 0) & (factor < MANY):
+            e = AXES + (g[RANK] - 1) * AXIS_WIDTH
             cells = g[e + DILATION] * (g[e + KERNEL] - 1) + 1
-            begin, end = inside(first, last, g[e + EXTENT], g[e + STRIDE], g[e + ORIGIN], cells, 1)
-        middle, rest = (begin - first) * wide, (end - first) * wide
-        reciprocal = work(1) / (work(factor) * work(g[e + KERNEL]))
-        average(s, at, 0, 1, divisors, first * wide, work(factor), y, to, middle)
-        scale(s, at + middle, reciprocal, y, to + middle, rest - middle)
-        size = (last - first) * wide - rest
-        average(s, at + rest, 0, 1, divisors, first * wide + rest, work(factor), y, to + rest, size)
+            low, high = inside(first, last, g[e + EXTENT], g[e + STRIDE], g[e + ORIGIN], cells, 1)
+            middle, rest = (low - first) * wide, (high - first) * wide
+            reciprocal = work(1) / (work(factor) * work(g[e + KERNEL]))
+            average(s, at, 0, 1, divisors, begin, work(factor), y, to, middle)
+            scale(s, at + middle, reciprocal, y, to + middle, rest - middle)
+            at, to, begin, size = at + rest, to + rest, begin + rest, size - rest
+        average(s, at, 0, 1, divisors, begin, work(factor), y, to, size)
+
+    @compiled
+    def near(g):
+        """Whether the windows of the last axis are short and lie so that rows can be read in place."""
+        e = AXES + (g[RANK] - 1) * AXIS_WIDTH
+        stride, size = g[e + STRIDE], g[e + KERNEL]
+        beside = (stride == 1) | ((stride == 2) & (size > 1))
+        return (g[e + DILATION] == 1) & (0 < size <= FOLDED_SUM) & beside
+
+    @compiled
+    def last_axis(x, base, s, at, pitch, rows, g, room, to, from_j, to_j):
+        """Sums of windows from_j … to_j of `rows` lines, `pitch` apart in s from `at` on, to s[to …].
+
+        Where it reads straight, the line is the input itself from `base` on.
+        """
+        apart()
+        e = AXES + (g[RANK] - 1) * AXIS_WIDTH
+        n, table, dilation, size = g[e + EXTENT], g[e + TABLE], g[e + DILATION], g[e + KERNEL]
+        stride, origin, left, outputs = (
+            g[e + STRIDE],
+            g[e + ORIGIN],
+            g[ROW] + g[LEFT],
+            to_j - from_j,
+        )
+        if near(g):
+            first, last = inside(from_j, to_j, n, stride, origin, size, width)
+            if straight:
+                along_x(
+                    x,
+                    base,
+                    0,
+                    1,
+                    n,
+                    s,
+                    to,
+                    from_j,
+                    first,
+                    last,
+                    to_j,
+                    stride,
+                    origin,
+                    size,
+                    g,
+                    table,
+                )
+            else:
+                along_s(
+                    s,
+                    at,
+                    pitch,
+                    rows,
+                    n,
+                    s,
+                    to,
+                    from_j,
+                    first,
+                    last,
+                    to_j,
+                    stride,
+                    origin,
+                    size,
+                    g,
+                    table,
+                )
+            return
+        big = doubles(g, g[RANK] - 1)
+        for r in range(rows):
+            here, there = at + r * pitch, to + r * outputs
+            if straight and doubling:
+                long_x(x, base, n, from_j, to_j, s, room, there, stride, origin, size)
+            elif doubling and (not straight) and big & (dilation == 1):
+                long_s(s, here, n, from_j, to_j, s, room, there, stride, origin, size)
+            elif (size == 0) | ((stride >= size) & (size > 4)):
+                along_table(s, here, g, table, there, from_j, to_j)
+            else:
+                if g[RANK] > 1:
+                    across(s, here, 0, 1, left, n, False)
+                start = left + origin + stride * from_j
+                if big:
+                    by_doubling(s, start, there, outputs, stride, dilation, size)
+                else:
+                    along(s, start, there, outputs, stride, dilation, size, False)
+
+    @compiled
+    def cells_before(g, i, line):
+        """The cells that count on all axes but the last, of output i of the first and a line of the others."""
+        if g[DIVISOR] > 0:
+            return real(g[DIVISOR])
+        cells = counted(g, 0, i) if g[RANK] > 1 else 1.0
+        for axis in range(g[RANK] - 2, 0, -1):
+            outputs = g[AXES + axis * AXIS_WIDTH + COUNT]
+            cells *= counted(g, axis, line % outputs)
+            line //= outputs
+        return 1.0 if cells == 0 else cells
 
     @machine.kernel
     def reduce_columns(x_at, y_at, z_at, scratch_at, g_at, room, first, last):
         g, s = pointer(g_at, types.int64), pointer(scratch_at, work)
         x, y = pointer(x_at, memory), pointer(y_at, kept)
-        rank, wide = g[RANK], max(1, g[LANES])
-        lane = g[LANES] > 0
+        rank, wide, lane = g[RANK], max(1, g[LANES]), g[LANES] > 0
         e = AXES + (rank - 1) * AXIS_WIDTH
-        n, m, far, table = g[e + EXTENT], g[e + COUNT], g[e + STEP_X], g[e + TABLE]
-        stride, origin, dilation, size = (
-            g[e + STRIDE],
-            g[e + ORIGIN],
-            g[e + DILATION],
-            g[e + KERNEL],
-        )
+        n, m, far, size = g[e + EXTENT], g[e + COUNT], g[e + STEP_X], g[e + KERNEL]
         row, left, divisors = g[ROW], g[ROW] + g[LEFT], pointer(g[DIVISORS], work)
-        big = doubles(g, rank - 1)
-        long = big & (dilation == 1) & (g[LANES] == 0)
-        in_place = (dilation == 1) & (0 < size <= FOLDED_SUM)
-        in_place &= (stride == 1) | ((stride == 2) & (size > 1))
-        quick = sixteen & straight & long & (stride == 1) & (size < 32)
+        quick = sixteen & straight & doubles(g, rank - 1) & (not lane)
+        quick &= (g[e + DILATION] == 1) & (g[e + STRIDE] == 1) & (size < 32) & (g[DIVISOR] == 0)
         clear(s, row, g[ROW_SIZE])
         lines = 1
         for axis in range(1, rank - 1):
@@ -201,6 +301,7 @@ def kernel(dtype: str, straight: bool, doubling: bool) -> Any:
         row_cells = n * wide
         in_row = (far == 1) & (not lane)
         as_one = lane & (far == wide)  # positions of a row lie side by side, lanes and all
+        at_once = (rank == 2) & (not lane)
         for unit in range(first, last):
             item, tile = unit // g[TILES], unit % g[TILES]
             base, target = item_offset(g, item, 0), item_offset(g, item, 1)
@@ -211,6 +312,7 @@ def kernel(dtype: str, straight: bool, doubling: bool) -> Any:
             if rank == 1:
                 from_j, to_j = begin, end
                 begin, end = 0, 1
+            outputs = to_j - from_j
             # The first axis, into the second area: a block for each of its outputs.
             if rank == 1:
                 from_p, to_p = hull(g, 0, from_j, to_j)
@@ -251,148 +353,49 @@ def kernel(dtype: str, straight: bool, doubling: bool) -> Any:
                                 fetch(x, at + t * step, far, s, row, n, zero)
                                 across(s, row, 0, 1, to, n, True)
                             clear(s, row, n + width)
-            begin_j, end_j = to_j, to_j
-            if in_place:
-                begin_j, end_j = inside(from_j, to_j, n, stride, origin, size, width)
-            together = in_place & (rank == 2) & (not lane)
-            if together:
-                along_s(
-                    s,
-                    area,
-                    row_cells,
-                    end - begin,
-                    n,
-                    s,
-                    0,
-                    from_j,
-                    begin_j,
-                    end_j,
-                    to_j,
-                    stride,
-                    origin,
-                    size,
-                    g,
-                    table,
-                )
+            if at_once:
+                # All sums of a tile before the first mean: what is just written is slow to read.
+                last_axis(x, base, s, area, block, end - begin, g, room, 0, from_j, to_j)
             for i in range(begin, end):
                 # The axes between, block by block, from one area to the other.
                 here, there, other = area + (i - begin) * block, 0, g[THIRD]
                 before, span = 1, block
                 for axis in range(1, rank - 1):
                     f = AXES + axis * AXIS_WIDTH
-                    span //= g[f + EXTENT]
+                    cells, made = g[f + EXTENT], g[f + COUNT]
+                    span //= cells
                     for line in range(before):
-                        at, to = (
-                            here + line * g[f + EXTENT] * span,
-                            there + line * g[f + COUNT] * span,
-                        )
-                        across_axis(s, g, axis, at, 0, g[f + EXTENT], 0, g[f + COUNT], to, span)
-                    before *= g[f + COUNT]
+                        at, to = here + line * cells * span, there + line * made * span
+                        across_axis(s, g, axis, at, 0, cells, 0, made, to, span)
+                    before *= made
                     here, there, other = there, other, there
                 # The last axis, line by line.
                 for line in range(before):
-                    factor = 1.0
-                    if rank > 1:
-                        factor = counted(g, 0, i)
-                    rest = line
-                    for axis in range(rank - 2, 0, -1):
-                        f = AXES + axis * AXIS_WIDTH
-                        factor *= counted(g, axis, rest % g[f + COUNT])
-                        rest //= g[f + COUNT]
-                    factor = 1.0 if factor == 0 else factor
-                    if g[DIVISOR] > 0:
-                        factor = real(g[DIVISOR])
-                    at, to, outputs = here + line * row_cells, g[RESULT], to_j - from_j
+                    at, to = here + line * row_cells, g[RESULT]
                     result = target + (line + i * before) * m * wide + from_j * wide
-                    if straight and doubling and quick & (g[DIVISOR] == 0):
-                        p = from_j + origin
+                    if straight and doubling and quick:
+                        p = from_j + g[e + ORIGIN]
                         if (p >= 0) & (p + outputs - 1 + size <= n):
                             # Up to the first line of memory that is all of this tile, then by lines.
                             head = outputs
                             if g[PAST] > 0:
-                                head = min(
-                                    outputs, -(y_at // kept_size + result) % (LINE // kept_size)
-                                )
+                                whole = LINE // kept_size
+                                head = min(outputs, -(y_at // kept_size + result) % whole)
                             at, share = base + p, work(1) / work(size)
                             means(x, at, n - p, y, result, head, size, share, False)
-                            at, p, result, outputs = (
-                                at + head,
-                                p + head,
-                                result + head,
-                                outputs - head,
-                            )
-                            if outputs > 0:
-                                means(x, at, n - p, y, result, outputs, size, share, True)
+                            if head < outputs:
+                                at, p, result = at + head, p + head, result + head
+                                means(x, at, n - p, y, result, outputs - head, size, share, True)
                             continue
-                    if (rank == 1) & (not lane):
-                        at = left
-                    if together:
+                    if at_once:
                         to = (i - begin) * outputs
                     elif lane:
                         cells = to_p - from_p
                         across_axis(s, g, rank - 1, at, from_p, cells, from_j, to_j, to, wide)
-                    elif straight and in_place:
-                        along_x(
-                            x,
-                            base,
-                            0,
-                            1,
-                            n,
-                            s,
-                            to,
-                            from_j,
-                            begin_j,
-                            end_j,
-                            to_j,
-                            stride,
-                            origin,
-                            size,
-                            g,
-                            table,
-                        )
-                    elif in_place:
-                        along_s(
-                            s,
-                            at,
-                            0,
-                            1,
-                            n,
-                            s,
-                            to,
-                            from_j,
-                            begin_j,
-                            end_j,
-                            to_j,
-                            stride,
-                            origin,
-                            size,
-                            g,
-                            table,
-                        )
-                    elif straight and doubling:
-                        long_x(x, base, n, from_j, to_j, s, room, to, stride, origin, size)
-                    elif doubling and (not straight) and long:
-                        long_s(s, at, n, from_j, to_j, s, room, to, stride, origin, size)
-                    elif (size == 0) | ((stride >= size) & (size > 4)):
-                        along_table(s, at, g, table, to, from_j, to_j)
                     else:
-                        if rank > 1:
-                            across(s, at, 0, 1, left, n, False)
-                        start = left + origin + stride * from_j
-                        if big:
-                            reach = stride * (outputs - 1) + dilation * (size - 1) + 1
-                            done, started = 1, False
-                            while done <= size:
-                                if size & done:
-                                    offset = (size - size % (2 * done)) * dilation
-                                    along(s, start + offset, to, outputs, stride, 1, 1, started)
-                                    started = True
-                                if 2 * done <= size:
-                                    double(s, start, reach - done * dilation, done * dilation)
-                                done *= 2
-                            clear(s, start, reach + width)
-                        else:
-                            along(s, start, to, outputs, stride, dilation, size, False)
+                        at = left if rank == 1 else at
+                        last_axis(x, base, s, at, 0, 1, g, room, to, from_j, to_j)
+                    factor = cells_before(g, i, line)
                     finish(s, g, to, divisors, factor, y, result, from_j, to_j)
             if (rank == 1) & (not lane) & (not straight):
                 clear(s, left + from_p, to_p - from_p + width)
