@@ -13,7 +13,15 @@ import numpy as np
 
 import lunette as ln
 from cases import elementary, values
-from cases.agreement import bounded_errors, differing_bits, direction, max_disagreements, pool, run
+from cases.agreement import (
+    TIES,
+    bounded_errors,
+    differing_bits,
+    direction,
+    max_disagreements,
+    pool,
+    run,
+)
 from lunette.reductions import Mean, Reduction, SmoothMax
 from lunette.regions import Adaptive, Global, Region, Sliding
 
@@ -48,6 +56,18 @@ OTHERS: tuple[tuple[tuple[int, ...], Regions], ...] = (
     ((11, 23), (Sliding(5, 3, 2), Sliding(4, 2, 1))),
     ((12, 20), (Sliding(3, 1, (3, 2), 5), Sliding(2, 1))),
     ((3, 4, 18), (Sliding(2, 1, 1), Sliding(3, 2, 1), Sliding(3, 2, 1))),
+)
+WIDE: tuple[tuple[tuple[int, ...], Regions], ...] = (
+    ((4, 33), (Global(), Global())),
+    ((12, 47), (Sliding(4, 3, 1), Sliding(20, 20, (0, 3)))),
+    ((3, 5, 41), (Sliding(2, 2), Adaptive(2), Adaptive(2))),
+    ((5, 38), (Sliding(1, 1), Sliding(35, 35, 1))),
+    ((50,), (Adaptive(3),)),
+    ((70, 1100), (Global(), Global())),  # more than a slab
+)
+NARROW: tuple[tuple[tuple[int, ...], Regions], ...] = (
+    ((7, 7), (Global(), Global())),
+    ((9, 21), (Adaptive(2), Global())),
 )
 
 
@@ -110,10 +130,24 @@ def _past_the_caches() -> list[str]:
     return found
 
 
+def _short_rows() -> list[str]:
+    """One pooled axis, of many short rows: more than are taken together."""
+    found = []
+    for regions in ((Sliding(3, 2, 1),), (Sliding(2, 2),)):
+        x = values.filled("random", (2 * 4099, 9), "float32")
+        found += max_disagreements(regions, x, ties=("first",), verbs=("forward", "vjp"))
+    return found
+
+
 def _layouts() -> list[str]:
     found = []
     x = values.filled("random", (2, 3, 6, 19), "float32")
-    for op in (ln.MaxPool((3, 3), stride=2, padding=1), ln.AvgPool((2, 2))):
+    for op in (
+        ln.MaxPool((3, 3), stride=2, padding=1),
+        ln.AvgPool((2, 2)),
+        ln.GlobalMaxPool(2),
+        ln.GlobalAvgPool(2),
+    ):
         expected = run(op, "forward", x)
         grad = direction(expected.shape, x.dtype)
         gradient = run(op, "vjp", x, grad)
@@ -270,6 +304,9 @@ CHECKS: dict[str, Callable[[], list[str]]] = {
     "max jvp first": lambda: _max(PAIRS, "float32", ("first",), ("jvp",)),
     "max jvp split": lambda: _max(PAIRS, "float32", ("split",), ("jvp",)),
     "max vjp first": lambda: _max((*PAIRS, *OTHERS), "float32", ("first",), ("vjp",)),
+    "wide indices": lambda: _max(WIDE, "float32", (), ("forward", "forward_with_indices")),
+    "wide jvp": lambda: _max(WIDE, "float32", TIES, ("jvp",)),
+    "wide vjp": lambda: _max(WIDE, "float32", TIES, ("vjp",)),
     "large vjp": lambda: _max(LARGE, "float32", ("first",), ("vjp",)),
     "max vjp all": lambda: _max(PAIRS, "float32", ("all",), ("vjp",)),
     "max vjp split": lambda: _max(PAIRS, "float32", ("split",), ("vjp",)),
@@ -277,6 +314,7 @@ CHECKS: dict[str, Callable[[], list[str]]] = {
     "max bfloat16": lambda: _max((*PAIRS, *OTHERS), "bfloat16", (), ("forward",)),
     "max int8": lambda: _max((*PAIRS, *OTHERS), "int8", (), ("forward",)),
     "mean forward": lambda: _bounded((*PAIRS, *OTHERS), "float32", MEANS, "forward"),
+    "narrow mean": lambda: _bounded(NARROW, "float32", MEANS, "forward"),
     "mean along a row": lambda: _bounded(LINES, "float32", MEANS, "forward"),
     "large mean": lambda: _bounded(LARGE[:2], "float32", MEANS, "forward"),
     "mean jvp": lambda: _bounded(PAIRS, "float32", MEANS, "jvp"),
@@ -305,5 +343,6 @@ CHECKS: dict[str, Callable[[], list[str]]] = {
     "threads": _threads,
     "past the caches": _past_the_caches,
     "layouts": _layouts,
+    "short rows": _short_rows,
     "parts": _parts,
 }

@@ -24,6 +24,8 @@ def _of(module: str) -> str:
 DIRECT, PLAN, HALVES, ELEMENTARY = _of("direct"), _of("plan"), _of("halves"), _of("elementary")
 PASSES, ROWS, COLUMNS = _of("passes"), _of("row_first"), _of("column_first")
 ALONG, WIDE, SWEEPS, LADDER = _of("rows"), _of("wide"), _of("sweeps"), _of("ladder")
+WIDE_WINDOWS, WIDE_WINNERS, SCATTERED = _of("wide_windows"), _of("wide_winners"), _of("scattered")
+NARROW, SAME_WORK = _of("narrow_means"), _of("same_work")
 WINNERS, SPREAD, LANES = _of("winners"), _of("spread"), _of("lanes")
 HALF_LANES, STREAMS = _of("half_lanes"), _of("streams")
 FOLDED, UNSHARED, COUNTS = _of("folded_rows"), _of("unshared"), _of("counts")
@@ -116,10 +118,10 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "the first vector of a long window left out",
-        WIDE,
+        WIDE_WINDOWS,
         "for c in range(0, whole, width):",
         "for c in range(width, whole, width):",
-        "max forward",
+        "wide indices",
     ),
     Mutation(
         "the beginning of the next block one row short",
@@ -195,16 +197,79 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "a zero of a long window with another zero's sign",
         WIDE,
-        "if real & ((seen != 0) | (value == work(0))):",
-        "if real & (seen != 0):",
+        "if real and (seen != 0) | (value == work(0)):",
+        "if real and seen != 0:",
         "zeros",
     ),
     Mutation(
         "a NaN of a long window lost",
-        WIDE,
-        "seen |= strange\n",
-        "seen |= 0 * strange\n",
+        WIDE_WINDOWS,
+        "            seen |= more\n",
+        "            seen |= 0 * more\n",
         "max forward",
+    ),
+    Mutation(
+        "a winner past the last whole vector not found",
+        WIDE_WINDOWS,
+        "for p in range(c, min(c + width, size)):",
+        "for p in range(c, min(c + width, size - size % width)):",
+        "wide indices",
+    ),
+    Mutation(
+        "the first row of a block for all its rows",
+        WIDE_WINDOWS,
+        "                    at += pitch\n",
+        "                    at += 0 * pitch\n",
+        "wide indices",
+    ),
+    Mutation(
+        "the place of a winner without its block",
+        WIDE_WINDOWS,
+        "place += (g[w + START] + cell * g[w + STEP]) * g[e + what]",
+        "place += g[w + START] * g[e + what]",
+        "wide indices",
+    ),
+    Mutation(
+        "a tie of long windows shared by one more",
+        SCATTERED,
+        "gradient = gradient / work(winner)",
+        "gradient = gradient / work(winner + 1)",
+        "wide vjp",
+    ),
+    Mutation(
+        "the winner of a slab one cell too early",
+        SCATTERED,
+        "s[flat - below] += gradient",
+        "s[max(0, flat - below - 1)] += gradient",
+        "wide vjp",
+    ),
+    Mutation(
+        "tangents of ties not shared",
+        WIDE_WINNERS,
+        "y[target + j] = write(total / work(tied) if split else total + zero)",
+        "y[target + j] = write(total + zero)",
+        "wide jvp",
+    ),
+    Mutation(
+        "the last row of a narrow window left out",
+        NARROW,
+        "total = add(total, load_part(x, at, 0, cells, zero))",
+        "total = add(total, load_part(x, at - pitch, 0, cells, zero))",
+        "narrow mean",
+    ),
+    Mutation(
+        "axes taken for one that do not lie so",
+        SAME_WORK,
+        "if before != n * step:",
+        "if before < n * step:",
+        "layouts",
+    ),
+    Mutation(
+        "rows of a long batch axis one step apart",
+        SAME_WORK,
+        "return (*others, step * rows, step, strides[-1])",
+        "return (*others, step, step, strides[-1])",
+        "short rows",
     ),
     Mutation(
         "the last of equals wins in a block",

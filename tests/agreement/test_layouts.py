@@ -57,6 +57,23 @@ def test_any_memory_layout_gives_the_same_bits(backend, op, dtypes):
                     check_same(op, verb, x, view, expected, backend, f"direction {name}")
 
 
+@pytest.mark.parametrize(
+    "op",
+    [ln.GlobalAvgPool(2), ln.AdaptiveAvgPool((2, 2)), ln.AvgPool((20, 20)), ln.AvgPool((31,), 1)],
+    ids=repr,
+)
+def test_long_sums_have_the_same_bits_with_many_channels_last(backend, op):
+    # Few channels go row by row whatever the layout; many go side by side.
+    x = values.filled("random", (2, 32, 33, 70), "float32")
+    grad = direction(op.out_shape(x.shape), x.dtype)
+    last = np.moveaxis(np.ascontiguousarray(np.moveaxis(x, 1, -1)), -1, 1)
+    for verb, along in (("forward", None), ("vjp", grad)):
+        expected = run(op, verb, x, along, backend)
+        check_same(op, verb, last, along, expected, backend, "channels last")
+        check_same(op, verb, x[:, ::2], None if along is None else along[:, ::2], expected[:, ::2],
+                   backend, "every other channel")  # fmt: skip
+
+
 @pytest.mark.parametrize("op", OPS, ids=repr)
 def test_broadcast_views_give_the_same_bits(backend, op):
     x = values.filled("random", SHAPE, "float32")

@@ -14,7 +14,14 @@ from lunette.kernels.cpu.plan import SMALL, Plan, memory_order
 from lunette.kernels.cpu.results import new_array
 from lunette.kernels.cpu.tiling import Tiling
 
-__all__ = ["Call", "MarkedGradient", "QuickCall", "TiledCall", "WeightedGradient"]
+__all__ = [
+    "Call",
+    "MarkedGradient",
+    "QuickCall",
+    "ScatteredGradient",
+    "TiledCall",
+    "WeightedGradient",
+]
 
 Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]
@@ -169,6 +176,31 @@ class QuickCall(Call):
         strange = np.flatnonzero(strange)
         if len(strange):
             self.again().run_items(a, b, c, strange)
+
+
+class ScatteredGradient:
+    """The gradient of a max over long windows that several slabs ask for: winners, then a sum for each cell."""
+
+    def __init__(self, winners: Call, scatter: Call) -> None:
+        self.winners, self.scatter, self.new = winners, scatter, scatter.new
+
+    def run(self, x: Array, gy: Array, gx: Array) -> None:
+        values, places, found = self._found()
+        self.winners.run(x, values, places)
+        self.scatter.share_out(x, gy, gx, found.__array_interface__["data"][0])
+
+    def run_items(self, x: Array, gy: Array, gx: Array, items: Any) -> None:
+        """The units of some batch items alone."""
+        values, places, found = self._found()
+        self.winners.run_items(x, values, places, items)
+        self.scatter.run_items(x, gy, gx, items, found)
+
+    def _found(self) -> tuple[Array, Array, Array]:
+        """Arrays for the values and for what is known of their winners, and the addresses of both."""
+        values = self.winners.new()
+        places = new_array(self.winners.shape, np.dtype(np.int64))
+        at = [v.__array_interface__["data"][0] for v in (values, places)]
+        return values, places, np.array(at, np.int64)
 
 
 class TiledCall:

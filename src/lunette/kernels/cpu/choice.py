@@ -8,24 +8,35 @@ from typing import Any
 
 import numpy as np
 
-from lunette.kernels.cpu.calls import Call, MarkedGradient, QuickCall, TiledCall, WeightedGradient
+from lunette.kernels.cpu.calls import (
+    Call,
+    MarkedGradient,
+    QuickCall,
+    ScatteredGradient,
+    TiledCall,
+    WeightedGradient,
+)
 from lunette.kernels.cpu.library import Kernels
 from lunette.kernels.cpu.plan import (
     DIRECT,
+    FOLDED,
     FOLDED_SUM,
     LINE,
     MAX,
     MEAN,
     SIDE_BY_SIDE,
+    SLACK,
     SMOOTH,
     Plan,
     lane_axis,
     memory_order,
 )
+from lunette.kernels.cpu.same_work import SameWork, on_one_axis, with_rows
 from lunette.kernels.cpu.tiling import MOST_CELLS, Tiling, lies_alike
 from lunette.kernels.cpu.traits import (
     doubling,
     few_rows,
+    is_narrow,
     ladder_cells,
     near,
     past_caches,
@@ -37,7 +48,7 @@ from lunette.kernels.cpu.window_tables import regular
 from lunette.ops.base import is_float
 from lunette.ops.pooling import Pooling
 from lunette.reductions import Max, Mean, Reduction, SmoothMax
-from lunette.regions import Part, Sliding
+from lunette.regions import Global, Part, Sliding
 
 __all__ = [
     "forward_call",
@@ -50,12 +61,16 @@ __all__ = [
 
 Shape = tuple[int, ...]
 
+SHORT = 512
+"""Cells of a row of one pooled axis up to which many rows are one item."""
+
 row_first, column_first, wide = Kernels("row_first"), Kernels("column_first"), Kernels("wide")
 folded_rows, unshared = Kernels("folded_rows"), Kernels("unshared")
 winners, offsets, gathered = Kernels("winners"), Kernels("offsets"), Kernels("gathered")
 spread, smooth, shares = Kernels("spread"), Kernels("smooth"), Kernels("shares")
 smooth_tangents = Kernels("smooth_tangents")
-direct = Kernels("direct")
+narrow_means = Kernels("narrow_means")
+direct, wide_winners, scattered = Kernels("direct"), Kernels("wide_winners"), Kernels("scattered")
 
 
 @lru_cache(maxsize=1024)
@@ -64,15 +79,20 @@ def forward_call(
 ) -> Call | TiledCall:
     """The call for values. Where it does not trust its cells, any NaN or infinity is served."""
     kind, result = _kind(op.reduction), op.result_dtype(dtype)
-    steps = _elements(strides, dtype)
     out = _kept_shape(op, shape)
+    op, shape, (strides,), _ = _said_anew(op, shape, (strides,))
+    steps = _elements(strides, dtype)
     if kind != SMOOTH:
         lane = lane_axis(shape, steps, op.rank)
-        y_steps = _result_steps(out, lane)
+        y_steps = _result_steps(_kept_shape(op, shape), lane)
         plan = Plan(op, shape, (steps, y_steps, y_steps), lane, by_columns=kind == MEAN)
         units = plan.items * plan.tiles
+        if kind == MAX and lane < 0 and not plan.empty and shares_little(plan):
+            return _of_rows(wide.kernel(dtype.name), plan, out, result)
         if kind == MEAN:
             plan.divide_as(_real(dtype))
+            if lane < 0 and not plan.empty and is_narrow(plan):
+                return _of_rows(narrow_means.kernel(dtype.name), plan, out, result, 8 * SLACK)
             by_rows = op.rank == 2 and few_rows(plan) and _reach(op.regions[0]) <= FOLDED_SUM
             if by_rows:
                 kernel, scratch = (
@@ -93,9 +113,6 @@ def forward_call(
                 past_caches(plan, out, result.itemsize, _vector(dtype))
             return call
         if not plan.empty:
-            if lane < 0 and shares_little(plan):
-                units = plan.items * plan.output_rows
-                return Call(wide.kernel(dtype.name), plan, out, result, lane, units, 0)
             if trusting:
                 scratch, edges = 8 * plan.scratch_cells, plan.tile_edges
                 if few_rows(plan):
@@ -113,7 +130,7 @@ def forward_call(
                 return call.in_pieces(edges, 1)
             kernel = row_first.kernel(dtype.name, "larger", near(plan))
             return Call(kernel, plan, out, result, lane, units, 8 * plan.scratch_cells)
-    y_steps = _result_steps(out, -1)
+    y_steps = _result_steps(_kept_shape(op, shape), -1)
     if kind == SMOOTH and trusting:
         tiling = _tiling(op, shape, (steps, y_steps, y_steps), dtype, in_turn=True)
         if tiling is not None:
@@ -131,7 +148,9 @@ def indices_call(
 ) -> Call | TiledCall:
     """The call for values and the flat positions of their winners."""
     out = _kept_shape(op, shape)
-    y_steps = _result_steps(out, -1)
+    if same := on_one_axis(op, shape, (strides,)):
+        op, shape, (strides,), _ = same
+    y_steps = _result_steps(_kept_shape(op, shape), -1)
     if trusting:
         steps = (_elements(strides, dtype), y_steps, y_steps)
         tiling = _tiling(op, shape, steps, dtype)
@@ -139,6 +158,8 @@ def indices_call(
             again = lambda: indices_call(op, shape, strides, dtype, False)  # noqa: E731
             return TiledCall([(offsets.kernel(dtype.name, "indices"), tiling)], out, dtype, again)
     plan = Plan(op, shape, (_elements(strides, dtype), y_steps, y_steps))
+    if plan.has_winners and shares_little(plan):
+        return _of_rows(wide_winners.kernel(dtype.name, "winners", "first"), plan, out, dtype)
     if plan.has_winners:
         return _winners(plan, "indices", out, dtype, plan.items * plan.tiles)
     kernel = direct.value_kernel(dtype.name, MAX, True)
@@ -174,7 +195,9 @@ def tangent_call(
     """The call for directional derivatives of max and smooth max."""
     kind, ties = _kind(op.reduction), getattr(op.reduction, "ties", "")
     out = _kept_shape(op, shape)
-    all_steps = (_elements(strides, dtype), _result_steps(out, -1), _elements(tangent, dtype))
+    op, shape, (strides, tangent), _ = _said_anew(op, shape, (strides, tangent))
+    y_steps = _result_steps(_kept_shape(op, shape), -1)
+    all_steps = (_elements(strides, dtype), y_steps, _elements(tangent, dtype))
     if trusting and is_float(dtype) and ties in ("first", ""):
         tiling = _tiling(op, shape, all_steps, dtype, in_turn=kind == SMOOTH)
         if tiling is not None:
@@ -184,6 +207,8 @@ def tangent_call(
             again = lambda: tangent_call(op, shape, strides, tangent, dtype, False)  # noqa: E731
             return TiledCall([(kernel, tiling)], out, dtype, again)
     plan = Plan(op, shape, all_steps)
+    if kind == MAX and plan.has_winners and shares_little(plan):
+        return _of_rows(wide_winners.kernel(dtype.name, "jvp", ties), plan, out, dtype)
     if ties == "first" and plan.has_winners:
         return _winners(plan, "jvp", out, dtype, plan.items * plan.tiles)
     kernel = direct.derivative_kernel(dtype.name, kind, ties)
@@ -193,9 +218,10 @@ def tangent_call(
 @lru_cache(maxsize=1024)
 def gradient_call(
     op: Pooling, shape: Shape, strides: Shape, grad: Shape, dtype: Any, trusting: bool = True
-) -> Call | TiledCall:
+) -> Call | TiledCall | ScatteredGradient:
     """The call for gradients of cells."""
-    kind, ties = _kind(op.reduction), getattr(op.reduction, "ties", "")
+    kind, ties, whole_shape = _kind(op.reduction), getattr(op.reduction, "ties", ""), shape
+    op, shape, (strides,), (grad,) = _said_anew(op, shape, (strides,), (grad,), kind == MEAN)
     steps, grad_steps = _elements(strides, dtype), _elements(grad, dtype)
     if trusting and is_float(dtype) and kind != MEAN and ties in ("first", ""):
         arrays = (steps, grad_steps, _result_steps(shape, -1))
@@ -211,11 +237,11 @@ def gradient_call(
             if kind == MAX:
                 marks = offsets.kernel(dtype.name, "offsets")
                 gather = gathered.kernel(dtype.name)
-                return MarkedGradient([(marks, ahead), (gather, back)], shape, dtype, again)
+                return MarkedGradient([(marks, ahead), (gather, back)], whole_shape, dtype, again)
             rising = _rises(op)
             weights = smooth.kernel(dtype.name, "weights", rising)
             gather = shares.kernel(dtype.name, rising)
-            return WeightedGradient([(weights, ahead), (gather, back)], shape, dtype, again)
+            return WeightedGradient([(weights, ahead), (gather, back)], whole_shape, dtype, again)
     if kind == MEAN:
         lane = lane_axis(shape, steps, op.rank)
         plan = Plan(op, shape, (steps, grad_steps, _result_steps(shape, lane)), lane, True)
@@ -223,20 +249,57 @@ def gradient_call(
             plan.divide_as(_real(dtype))
             kernel = (unshared if plan.unshared else spread).kernel(dtype.name)
             units, scratch = plan.items * plan.slabs, 8 * plan.spread_cells
-            call = Call(kernel, plan, shape, dtype, lane, units, scratch)
+            call = Call(kernel, plan, whole_shape, dtype, lane, units, scratch)
             whole = past_caches(plan, shape, dtype.itemsize, _vector(dtype)) == DIRECT
             if plan.unshared and whole:
                 return call
             return call.in_pieces(plan.slab_edges, 2)
     plan = Plan(op, shape, (steps, grad_steps, _result_steps(shape, -1)))
+    units = plan.items * plan.slabs
+    if kind == MAX and plan.has_winners and shares_little(plan):
+        kernel, scratch = scattered.kernel(dtype.name, ties), 8 * plan.slab_cells
+        plan.room = 0
+        scatter = Call(kernel, plan, whole_shape, dtype, -1, units, scratch)
+        scatter.in_pieces(plan.slab_edges, 2)
+        if plan.slabs == 1:
+            return scatter
+        out = _kept_shape(op, shape)
+        y_steps = _result_steps(out, -1)
+        kernel = wide_winners.kernel(dtype.name, "winners", ties)
+        found = _of_rows(kernel, Plan(op, shape, (steps, y_steps, y_steps)), out, dtype)
+        return ScatteredGradient(found, scatter)
     if ties == "first" and plan.has_winners:
-        return _winners(plan, "vjp", shape, dtype, plan.items * plan.slabs)
+        return _winners(plan, "vjp", whole_shape, dtype, units)
     kernel = direct.gradient_kernel(dtype.name, kind, ties)
     scratch = 24 * plan.room + 8 * (2 * plan.slab_cells + max(plan.slab_cells, shape[-1]))
-    return Call(kernel, plan, shape, dtype, -1, plan.items * plan.slabs, scratch)
+    return Call(kernel, plan, whole_shape, dtype, -1, units, scratch)
 
 
 # -- what the choice depends on --
+
+
+def _said_anew(
+    op: Pooling,
+    shape: Shape,
+    inputs: tuple[Shape, ...],
+    outputs: tuple[Shape, ...] = (),
+    spreads: bool = False,
+) -> SameWork:
+    """The same work where kernels are quicker at it; `spreads`: it is the gradient of a mean.
+
+    That one goes by rows of two axes or more, and best where no two windows share a cell.
+    """
+    as_it_is = same = SameWork(op, shape, inputs, outputs)
+    if spreads or isinstance(op.reduction, Max):  # sums keep their order, whatever the layout
+        same = on_one_axis(*same) or same
+    region, n = same.op.regions[-1], same.shape[-1]
+    few_cells = _reach(region) <= FOLDED and n <= SHORT
+    unshared = isinstance(region, Global) or (
+        isinstance(region, Sliding) and region.extent <= int(region.stride or 1)
+    )
+    if few_cells or (spreads and unshared):
+        return with_rows(*same) or as_it_is
+    return as_it_is if spreads else same
 
 
 def _tiling(
@@ -288,6 +351,11 @@ def _in_order(plan: Plan, dtype: Any, shape: Shape, lane: int) -> Call:
     """The call for maxima of items with zeros of both signs and no NaN."""
     kernel, units = row_first.kernel(dtype.name, "most", near(plan)), plan.items * plan.tiles
     return Call(kernel, plan, shape, dtype, lane, units, 8 * plan.scratch_cells)
+
+
+def _of_rows(kernel: Any, plan: Plan, shape: Shape, dtype: Any, scratch: int = 0) -> Call:
+    """The call of a kernel whose units are rows of outputs."""
+    return Call(kernel, plan, shape, dtype, -1, plan.items * plan.output_rows, scratch)
 
 
 def _winners(plan: Plan, verb: str, shape: Shape, dtype: Any, units: int) -> Call:

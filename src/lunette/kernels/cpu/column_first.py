@@ -21,7 +21,7 @@ from numba import types
 
 from lunette.kernels.cpu import machine
 from lunette.kernels.cpu.across_rows import across_between
-from lunette.kernels.cpu.counts import counted
+from lunette.kernels.cpu.counts import cells_of_row
 from lunette.kernels.cpu.halves import codec
 from lunette.kernels.cpu.ladder import brief, ladder, scaled
 from lunette.kernels.cpu.lanes import lanes
@@ -55,7 +55,7 @@ from lunette.kernels.cpu.layout import (
     TILES,
     WINDOW_WIDTH,
 )
-from lunette.kernels.cpu.machine import apart, compiled, pointer, real
+from lunette.kernels.cpu.machine import apart, compiled, pointer
 from lunette.kernels.cpu.passes import averaged, inside, moves, passes
 from lunette.kernels.cpu.places import item_offset
 from lunette.kernels.cpu.plan import FOLDED_SUM, LINE
@@ -272,18 +272,6 @@ def kernel(dtype: str, straight: bool, doubling: bool) -> Any:
                 else:
                     along(s, start, there, outputs, stride, dilation, size, False)
 
-    @compiled
-    def cells_before(g, i, line):
-        """The cells that count on all axes but the last, of output i of the first and a line of the others."""
-        if g[DIVISOR] > 0:
-            return real(g[DIVISOR])
-        cells = counted(g, 0, i) if g[RANK] > 1 else 1.0
-        for axis in range(g[RANK] - 2, 0, -1):
-            outputs = g[AXES + axis * AXIS_WIDTH + COUNT]
-            cells *= counted(g, axis, line % outputs)
-            line //= outputs
-        return 1.0 if cells == 0 else cells
-
     @machine.kernel
     def reduce_columns(x_at, y_at, z_at, scratch_at, g_at, room, first, last):
         g, s = pointer(g_at, types.int64), pointer(scratch_at, work)
@@ -395,7 +383,7 @@ def kernel(dtype: str, straight: bool, doubling: bool) -> Any:
                     else:
                         at = left if rank == 1 else at
                         last_axis(x, base, s, at, 0, 1, g, room, to, from_j, to_j)
-                    factor = cells_before(g, i, line)
+                    factor = cells_of_row(g, i * before + line)
                     finish(s, g, to, divisors, factor, y, result, from_j, to_j)
             if (rank == 1) & (not lane) & (not straight):
                 clear(s, left + from_p, to_p - from_p + width)

@@ -8,16 +8,19 @@ from __future__ import annotations
 from lunette.kernels.cpu.layout import (
     AXES,
     AXIS_WIDTH,
+    COUNT,
     COUNT_PADDING,
     COUNTS,
     DIVISOR,
     MEMBERS,
+    RANK,
     TABLE,
     WINDOW_WIDTH,
 )
 from lunette.kernels.cpu.machine import compiled, real
+from lunette.kernels.cpu.places import parted
 
-__all__ = ["counted", "divisor"]
+__all__ = ["cells_of_row", "counted", "divisor"]
 
 
 @compiled
@@ -33,3 +36,13 @@ def divisor(g, cells):
     if g[DIVISOR] > 0:
         return real(g[DIVISOR])
     return 1.0 if cells == 0 else cells
+
+
+@compiled
+def cells_of_row(g, row):
+    """What the sums of an output row are divided by, besides the cells that count on the last axis."""
+    cells = 1.0
+    for axis in range(g[RANK] - 2, -1, -1):
+        row, i = parted(row, g[AXES + axis * AXIS_WIDTH + COUNT])
+        cells *= counted(g, axis, i)
+    return divisor(g, cells)

@@ -25,7 +25,6 @@ from lunette.kernels.cpu.halves import Codec
 from lunette.kernels.cpu.lanes import lanes
 from lunette.kernels.cpu.layout import START, STEP, STOP, WINDOW_WIDTH
 from lunette.kernels.cpu.machine import apart, compiled, within
-from lunette.kernels.cpu.slides import folded
 
 __all__ = [
     "Moves",
@@ -185,8 +184,7 @@ def passes(work: Any, operation: str) -> Passes:
     evens, odds, join = here.evens, here.odds, getattr(here, operation)
     join_two = add if operation == "add" else larger
     summing, zero = operation == "add", work(0)
-    load_part, store_part = here.load_part, here.store_part
-    fold: Any = folded(work, operation) if summing else None
+    store_part = here.store_part
 
     @compiled
     def keep(s, to, value, left):
@@ -230,25 +228,12 @@ def passes(work: Any, operation: str) -> Passes:
             keep(s, to + j, best, m - j)
 
     @compiled
-    def total(s, at, size):
-        """The sum of `size` cells, a vector of them at least: by lanes, then of the lanes."""
-        rest, best = size % width, load(s, at)
-        for c in range(width, size - rest, width):
-            best = join(best, load(s, at + c))
-        if rest > 0:
-            best = join(best, load_part(s, at + size - rest, 0, rest, zero))
-        return fold(best) + zero  # a sum starts from +0: it is never −0
-
-    @compiled
     def along_table(s, at, g, table, to, first, last):
         """s[to + j − first] = the fold of window j of a table, for windows that do not lie alike."""
         apart()
         for j in range(first, last):
             window = table + WINDOW_WIDTH * j
             start, stop, step = g[window + START], g[window + STOP], g[window + STEP]
-            if summing and (step == 1) & (stop - start >= width):
-                s[to + j - first] = total(s, at + start, stop - start)
-                continue
             best = zero if summing else s[at + start]
             for p in range(start if summing else start + step, stop, step):
                 best = join_two(best, s[at + p])

@@ -25,7 +25,13 @@ from lunette.kernels.cpu.layout import (
 )
 from lunette.kernels.cpu.machine import compiled, real
 
-__all__ = ["item_offset", "list_cells", "output_row"]
+__all__ = ["item_offset", "list_cells", "output_row", "parted", "place_of"]
+
+
+@compiled
+def parted(number, parts):
+    """number // parts and number % parts; often there is one part, and nothing to divide."""
+    return (number, 0) if parts == 1 else (number // parts, number % parts)
 
 
 @compiled
@@ -46,8 +52,19 @@ def output_row(g, row, array):
     offset = 0
     for axis in range(g[RANK] - 2, -1, -1):
         entry = AXES + axis * AXIS_WIDTH
-        offset += (row % g[entry + COUNT]) * g[entry + STEP_X + array]
-        row //= g[entry + COUNT]
+        row, i = parted(row, g[entry + COUNT])
+        offset += i * g[entry + STEP_X + array]
+    return offset
+
+
+@compiled
+def place_of(g, flat, array):
+    """Offset in an input-shaped array of a flat position in the pooled axes."""
+    offset = 0
+    for axis in range(g[RANK]):
+        e = AXES + axis * AXIS_WIDTH
+        offset += (flat // g[e + FLAT]) * g[e + STEP_X + array]
+        flat %= g[e + FLAT]
     return offset
 
 

@@ -18,7 +18,7 @@ from numba import types
 
 from lunette.kernels.cpu import machine
 from lunette.kernels.cpu.across_rows import across_between
-from lunette.kernels.cpu.counts import counted
+from lunette.kernels.cpu.counts import cells_of_row
 from lunette.kernels.cpu.halves import codec
 from lunette.kernels.cpu.lanes import lanes
 from lunette.kernels.cpu.layout import (
@@ -26,7 +26,6 @@ from lunette.kernels.cpu.layout import (
     AXIS_WIDTH,
     COUNT,
     DILATION,
-    DIVISOR,
     DIVISORS,
     EXTENT,
     KERNEL,
@@ -47,9 +46,9 @@ from lunette.kernels.cpu.layout import (
     STRIDE,
     WINDOW_WIDTH,
 )
-from lunette.kernels.cpu.machine import apart, compiled, pointer, real
+from lunette.kernels.cpu.machine import apart, compiled, pointer
 from lunette.kernels.cpu.passes import averaged, moves, passes
-from lunette.kernels.cpu.places import item_offset
+from lunette.kernels.cpu.places import item_offset, output_row
 
 __all__ = ["kernel"]
 
@@ -143,17 +142,8 @@ def kernel(dtype: str) -> Any:
             to = 0
             for i in range(begin, end):
                 for line in range(lines):
-                    at, factor, rest = source, 1.0, line
-                    if rank > 1:
-                        at += i * g[AXES + STEP_Y]
-                        factor = counted(g, 0, i)
-                    for axis in range(rank - 2, 0, -1):
-                        f = AXES + axis * AXIS_WIDTH
-                        at += (rest % g[f + COUNT]) * g[f + STEP_Y]
-                        factor *= counted(g, axis, rest % g[f + COUNT])
-                        rest //= g[f + COUNT]
-                    factor = real(g[DIVISOR]) if g[DIVISOR] > 0 else factor
-                    factor = 1.0 if factor == 0 else factor
+                    row = i * lines + line
+                    at, factor = source + output_row(g, row, 1), cells_of_row(g, row)
                     start, outputs = left + from_j * wide, (to_j - from_j) * wide
                     if lane:
                         for j in range(from_j, to_j):

@@ -35,6 +35,7 @@ from lunette.kernels.cpu.plan import (
 __all__ = [
     "doubling",
     "few_rows",
+    "is_narrow",
     "ladder_cells",
     "near",
     "past_caches",
@@ -44,6 +45,9 @@ __all__ = [
 ]
 
 Shape = tuple[int, ...]
+
+NARROW = 32
+"""Columns of a window that is narrow, at most."""
 
 
 def past_caches(plan: Plan, shape: Shape, size: int, vector: int) -> int:
@@ -110,14 +114,29 @@ def near(plan: Plan) -> bool:
 
 def shares_little(plan: Plan) -> bool:
     """Whether windows are long, go by rows that lie side by side, and hold no cell more than twice."""
-    cells, outputs, steps, tables = (
-        _of_axes(plan, what) for what in (EXTENT, COUNT, STEP_X, TABLE)
-    )
-    last = plan.table[tables[-1] :][: outputs[-1] * WINDOW_WIDTH].reshape(-1, WINDOW_WIDTH)
-    if steps[-1] != 1 or plan.longest[-1] <= FOLDED or (last[:, STEP] != 1).any():
+    if plan.longest[-1] <= FOLDED or not _side_by_side(plan):
         return False
-    visited = prod(m * k for m, k in zip(outputs, plan.longest, strict=True))
-    return visited <= 2 * prod(cells)
+    return _visited(plan) <= 2 * prod(_of_axes(plan, EXTENT))
+
+
+def is_narrow(plan: Plan) -> bool:
+    """Whether windows of two axes have few columns, share few cells, and there is one to a row."""
+    if len(plan.longest) != 2 or plan.longest[-1] > NARROW or not _side_by_side(plan):
+        return False
+    return _of_axes(plan, COUNT)[-1] == 1 and _visited(plan) <= 2 * prod(_of_axes(plan, EXTENT))
+
+
+def _side_by_side(plan: Plan) -> bool:
+    """Whether the cells of a window on the last axis lie side by side."""
+    (*_, outputs), (*_, table) = _of_axes(plan, COUNT), _of_axes(plan, TABLE)
+    windows = plan.table[table:][: outputs * WINDOW_WIDTH].reshape(-1, WINDOW_WIDTH)
+    return _in_place(plan) and bool((windows[:, STEP] == 1).all())
+
+
+def _visited(plan: Plan) -> int:
+    """Cells of all windows, about."""
+    outputs = _of_axes(plan, COUNT)
+    return prod(m * k for m, k in zip(outputs, plan.longest, strict=True))
 
 
 def _of_axes(plan: Plan, what: int) -> list[int]:

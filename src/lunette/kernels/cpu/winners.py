@@ -48,7 +48,7 @@ from lunette.kernels.cpu.layout import (
 )
 from lunette.kernels.cpu.machine import apart, compiled, pointer
 from lunette.kernels.cpu.passes import inside, moves
-from lunette.kernels.cpu.places import item_offset
+from lunette.kernels.cpu.places import item_offset, place_of
 from lunette.kernels.cpu.row_first import hull, input_line
 
 __all__ = ["kernel"]
@@ -139,16 +139,6 @@ def kernel(dtype: str, verb: str) -> Any:
                     best, where = value, q[at + c + t * step] + start + t * flat
             s[to + c] = best
             q[to + c] = mark(where)
-
-    @compiled
-    def place_of(g, flat, array):
-        """Offset in an input-shaped array of a flat position in the pooled axes."""
-        offset = 0
-        for axis in range(g[RANK]):
-            e = AXES + axis * AXIS_WIDTH
-            offset += (flat // g[e + FLAT]) * g[e + STEP_X + array]
-            flat %= g[e + FLAT]
-        return offset
 
     @machine.kernel
     def win(x_at, y_at, z_at, scratch_at, g_at, cells, first, last):

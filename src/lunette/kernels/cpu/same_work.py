@@ -1,0 +1,92 @@
+"""The same work on other axes: an op on a shape said anew, so that kernels find longer rows.
+
+Only places in memory and which of them a window reads matter to a kernel, so the arrays stay as they are.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from math import prod
+from typing import NamedTuple
+
+from lunette.ops.pooling import Pool, Pooling
+from lunette.regions import Global, Sliding
+
+__all__ = ["SameWork", "on_one_axis", "with_rows"]
+
+Shape = tuple[int, ...]
+
+LONGEST = 1 << 16
+"""Cells of axes that become one: a call's tables have a row for each position of an axis."""
+
+
+MOST_ROWS = 1 << 12
+"""Rows that are one item, at most."""
+
+
+class SameWork(NamedTuple):
+    """An op on a shape, and the strides of arrays: those of the input's shape, then of the output's."""
+
+    op: Pooling
+    shape: Shape
+    inputs: tuple[Shape, ...]
+    outputs: tuple[Shape, ...]
+
+
+def on_one_axis(
+    op: Pooling, shape: Shape, inputs: tuple[Shape, ...], outputs: tuple[Shape, ...] = ()
+) -> SameWork | None:
+    """Global pooling over several axes that lie in memory as one; None where it is not that."""
+    first = len(shape) - op.rank
+    length = prod(shape[first:])
+    if op.rank == 1 or length > LONGEST or not all(isinstance(r, Global) for r in op.regions):
+        return None
+    steps = [_one_step(shape[first:], strides[first:]) for strides in inputs]
+    if None in steps:
+        return None
+    return SameWork(
+        Pool((Global(),), op.reduction),
+        (*shape[:first], length),
+        tuple((*s[:first], step or 0) for s, step in zip(inputs, steps, strict=True)),
+        tuple(strides[: first + 1] for strides in outputs),
+    )
+
+
+def _one_step(shape: Shape, strides: Shape) -> int | None:
+    """The step between cells of some axes that lie evenly in memory, in row-major order; else None."""
+    axes = [(n, step) for n, step in zip(shape, strides, strict=True) if n > 1]
+    for (_, before), (n, step) in pairwise(axes):
+        if before != n * step:
+            return None
+    return axes[-1][1] if axes else 0
+
+
+def with_rows(
+    op: Pooling, shape: Shape, inputs: tuple[Shape, ...], outputs: tuple[Shape, ...] = ()
+) -> SameWork | None:
+    """Pooling along one axis, with one of the batch before it whose windows have one cell; else None.
+
+    Rows that lie alike are then made together. It is the last axis that has more than one position, where that
+    is the slower one in memory; or part of it, where it is long.
+    """
+    batch = shape[:-1]
+    while batch and batch[-1] == 1:
+        batch = batch[:-1]
+    if op.rank > 1 or not batch:
+        return None
+    if any(abs(s[len(batch) - 1]) < shape[-1] * abs(s[-1]) for s in inputs):
+        return None
+    rows = next((r for r in range(MOST_ROWS, 1, -1) if batch[-1] % r == 0), 0)
+    if not rows:
+        return None
+
+    def anew(strides: Shape) -> Shape:
+        *others, step = strides[: len(batch)]
+        return (*others, step * rows, step, strides[-1])
+
+    return SameWork(
+        Pool((Sliding(1), op.regions[0]), op.reduction),
+        (*batch[:-1], batch[-1] // rows, rows, shape[-1]),
+        tuple(map(anew, inputs)),
+        tuple(map(anew, outputs)),
+    )

@@ -1,0 +1,99 @@
+"""Winners of long windows that share few cells: where they are, how many, or their tangents.
+
+A window is folded, then searched for the cells that win: see `wide_windows`.
+"""
+
+# Numba types the kernels, not mypy.
+# mypy: disable-error-code="no-untyped-def,no-untyped-call"
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from numba import types
+
+from lunette.kernels.cpu import machine
+from lunette.kernels.cpu.halves import codec
+from lunette.kernels.cpu.layout import (
+    AXES,
+    AXIS_WIDTH,
+    COUNT,
+    OUTPUT_ROWS,
+    RANK,
+    START,
+    STOP,
+    TABLE,
+    WINDOW_WIDTH,
+)
+from lunette.kernels.cpu.machine import compiled, pointer
+from lunette.kernels.cpu.places import item_offset, output_row, parted, place_of
+from lunette.kernels.cpu.wide_windows import first_of, rows_of, wide_windows
+
+__all__ = ["kernel"]
+
+
+@cache
+def kernel(dtype: str, verb: str, ties: str) -> Any:
+    """The kernel of a verb for a dtype; no window may be empty.
+
+    Of `winners` array 1 is the values, array 2 of int64 is as large: the flat position of the first winner or,
+    with ties `split`, how many win. For `jvp` array 1 is the result, array 2 the tangent.
+    """
+    outer = codec(dtype, False)
+    memory, work, read, write = outer.memory, outer.work, outer.load, outer.store
+    fold, search = wide_windows(outer)
+    first_only, split, finds, zero = ties == "first", ties == "split", verb == "winners", work(0)
+
+    @compiled
+    def one_more(state, extra, flat):
+        tied, first = state
+        return (tied + 1, flat if tied == 0 else first), False
+
+    @compiled
+    def add_tangent(state, extra, flat):
+        (total, tied), (g, dx, third) = state, extra
+        return (total + read(dx[third + place_of(g, flat, 2)]), tied + 1), first_only
+
+    find, count, add_tangents = search(first_of), search(one_more), search(add_tangent)
+
+    @machine.kernel
+    def win_windows(x_at, y_at, z_at, scratch_at, g_at, room, first, last):
+        g = pointer(g_at, types.int64)
+        x, y = pointer(x_at, memory), pointer(y_at, memory)
+        found, dx = pointer(z_at, types.int64), pointer(z_at, memory)
+        e = AXES + (g[RANK] - 1) * AXIS_WIDTH
+        m, table = g[e + COUNT], g[e + TABLE]
+        known, of_row = 0, rows_of(g, 0)
+        for unit in range(first, last):
+            item, row = parted(unit, g[OUTPUT_ROWS])
+            if row != known:
+                known, of_row = row, rows_of(g, row)
+            base, third = item_offset(g, item, 0), item_offset(g, item, 2)
+            target = item_offset(g, item, 1) + output_row(g, row, 1)
+            for j in range(m):
+                start = g[table + WINDOW_WIDTH * j + START]
+                window = (
+                    x,
+                    base,
+                    g,
+                    row,
+                    of_row,
+                    start,
+                    g[table + WINDOW_WIDTH * j + STOP] - start,
+                )
+                value, seen = fold(window)
+                nan = seen != 0
+                if finds and split:
+                    tied, flat = count(window, value, nan, 0, (0, 0))
+                    found[target + j] = tied
+                    y[target + j] = x[base + place_of(g, flat, 0)]
+                elif finds:
+                    flat = find(window, value, nan, 0, 0)
+                    found[target + j] = flat
+                    y[target + j] = x[base + place_of(g, flat, 0)]
+                else:
+                    total, tied = add_tangents(window, value, nan, (g, dx, third), (zero, 0))
+                    y[target + j] = write(total / work(tied) if split else total + zero)
+
+    return win_windows
