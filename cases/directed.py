@@ -145,6 +145,7 @@ def _layouts() -> list[str]:
     for op in (
         ln.MaxPool((3, 3), stride=2, padding=1),
         ln.AvgPool((2, 2)),
+        ln.AvgPool((3, 3, 3), stride=2, padding=1),
         ln.GlobalMaxPool(2),
         ln.GlobalAvgPool(2),
     ):

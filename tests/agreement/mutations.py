@@ -251,6 +251,13 @@ MUTATIONS: tuple[Mutation, ...] = (
         "wide jvp",
     ),
     Mutation(
+        "rows of a window of three axes added in their order",
+        FOLDED,
+        "place = tap * count + plane if across else plane * length + tap",
+        "place = plane * length + tap",
+        "layouts",
+    ),
+    Mutation(
         "the last row of a narrow window left out",
         NARROW,
         "total = add(total, load_part(x, at, 0, cells, zero))",
@@ -404,7 +411,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "a mean of few rows not divided by them",
         FOLDED,
-        "factor = work(divisor(g, counted(g, 0, line)))",
+        "factor = work(cells_of_row(g, number))",
         "factor = work(1)",
         "mean forward",
     ),

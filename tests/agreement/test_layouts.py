@@ -58,13 +58,23 @@ def test_any_memory_layout_gives_the_same_bits(backend, op, dtypes):
 
 
 @pytest.mark.parametrize(
-    "op",
-    [ln.GlobalAvgPool(2), ln.AdaptiveAvgPool((2, 2)), ln.AvgPool((20, 20)), ln.AvgPool((31,), 1)],
+    ("op", "lengths"),
+    [
+        (ln.GlobalAvgPool(2), (33, 70)),
+        (ln.GlobalAvgPool(2), (7, 7)),
+        (ln.AdaptiveAvgPool((2, 2)), (33, 70)),
+        (ln.AvgPool((20, 20)), (33, 70)),
+        (ln.AvgPool((31,), 1), (70,)),
+        (ln.AvgPool((3,), 2, 1), (70,)),
+        (ln.AvgPool((2, 2, 2)), (5, 6, 41)),
+        (ln.AvgPool((3, 3, 3), 2, 1, count_include_pad=False), (5, 6, 41)),
+        (ln.AvgPool((3, 2, 3), 1, 1), (5, 6, 41)),
+    ],
     ids=repr,
 )
-def test_long_sums_have_the_same_bits_with_many_channels_last(backend, op):
+def test_sums_have_the_same_bits_with_many_channels_last(backend, op, lengths):
     # Few channels go row by row whatever the layout; many go side by side.
-    x = values.filled("random", (2, 32, 33, 70), "float32")
+    x = values.filled("random", (2, 32, *lengths), "float32")
     grad = direction(op.out_shape(x.shape), x.dtype)
     last = np.moveaxis(np.ascontiguousarray(np.moveaxis(x, 1, -1)), -1, 1)
     for verb, along in (("forward", None), ("vjp", grad)):

@@ -64,6 +64,9 @@ Shape = tuple[int, ...]
 SHORT = 512
 """Cells of a row of one pooled axis up to which many rows are one item."""
 
+ANY_LENGTH, WITH_READERS = 1 << 40, 1 << 16
+"""Positions of an axis that stands for several, at most: as a rule, and where a table has the readers of each."""
+
 row_first, column_first, wide = Kernels("row_first"), Kernels("column_first"), Kernels("wide")
 folded_rows, unshared = Kernels("folded_rows"), Kernels("unshared")
 winners, offsets, gathered = Kernels("winners"), Kernels("offsets"), Kernels("gathered")
@@ -93,10 +96,11 @@ def forward_call(
             plan.divide_as(_real(dtype))
             if lane < 0 and not plan.empty and is_narrow(plan):
                 return _of_rows(narrow_means.kernel(dtype.name), plan, out, result, 8 * SLACK)
-            by_rows = op.rank == 2 and few_rows(plan) and _reach(op.regions[0]) <= FOLDED_SUM
+            by_rows = few_rows(plan) and (op.rank == 2 or (op.rank == 3 and way(plan) != ""))
+            by_rows = by_rows and all(_reach(r) <= FOLDED_SUM for r in op.regions[:-1])
             if by_rows:
                 kernel, scratch = (
-                    folded_rows.kernel(dtype.name, "add", way(plan)),
+                    folded_rows.kernel(dtype.name, "add", way(plan), op.rank == 3),
                     plan.folded_bytes,
                 )
                 units = plan.items * plan.folded_tiles
@@ -148,7 +152,7 @@ def indices_call(
 ) -> Call | TiledCall:
     """The call for values and the flat positions of their winners."""
     out = _kept_shape(op, shape)
-    if same := on_one_axis(op, shape, (strides,)):
+    if same := on_one_axis(op, shape, (strides,), (), ANY_LENGTH):
         op, shape, (strides,), _ = same
     y_steps = _result_steps(_kept_shape(op, shape), -1)
     if trusting:
@@ -290,8 +294,10 @@ def _said_anew(
     That one goes by rows of two axes or more, and best where no two windows share a cell.
     """
     as_it_is = same = SameWork(op, shape, inputs, outputs)
-    if spreads or isinstance(op.reduction, Max):  # sums keep their order, whatever the layout
-        same = on_one_axis(*same) or same
+    if spreads:
+        same = on_one_axis(*same, WITH_READERS) or same
+    elif isinstance(op.reduction, Max):  # a sum keeps its order, whatever the layout
+        same = on_one_axis(*same, ANY_LENGTH) or same
     region, n = same.op.regions[-1], same.shape[-1]
     few_cells = _reach(region) <= FOLDED and n <= SHORT
     unshared = isinstance(region, Global) or (

@@ -20,7 +20,7 @@ from numba import types
 
 from lunette.kernels.cpu import machine
 from lunette.kernels.cpu.asking import ask
-from lunette.kernels.cpu.counts import counted, divisor
+from lunette.kernels.cpu.counts import cells_of_row, counted
 from lunette.kernels.cpu.halves import INFINITY, codec, ordered
 from lunette.kernels.cpu.lanes import lanes
 from lunette.kernels.cpu.layout import (
@@ -62,20 +62,22 @@ __all__ = ["kernel"]
 
 
 @compiled
-def rows_of_planes(planes, count, step, length, rows):
-    """Where the rows of a window begin, from its first row in a plane: `length` of each, `step` apart."""
-    place = 0
+def rows_of_planes(planes, count, step, length, rows, across):
+    """Where the rows of a window begin, from its first row in a plane: `length` of each, `step` apart.
+
+    Plane by plane or, `across`, the first row of every plane first.
+    """
     for plane in range(count):
         for tap in range(length):
+            place = tap * count + plane if across else plane * length + tap
             rows[place] = planes[plane] + tap * step
-            place += 1
 
 
 @cache
-def kernel(dtype: str, operation: str, way: str) -> Any:
+def kernel(dtype: str, operation: str, way: str, deep: bool = False) -> Any:
     """The kernel of an operation, `most` or `add`, for a dtype, and the way of `rows_alike` if there is one.
 
-    No window of a max may be empty.
+    No window of a max may be empty. A mean of three axes is `deep`: it needs a way, and adds across planes first.
     """
     summing = operation == "add"
     outer = codec(dtype, summing)
@@ -220,7 +222,7 @@ def kernel(dtype: str, operation: str, way: str) -> Any:
         return lost(trusted)
 
     together = way != ""
-    pool = rows_alike(outer, operation, way, safe, end)
+    pool = rows_alike(outer, operation, way, safe, end, deep)
 
     @compiled
     def alike(g, row, most):
@@ -236,7 +238,8 @@ def kernel(dtype: str, operation: str, way: str) -> Any:
                 & (g[v + MEMBERS] == g[w + MEMBERS])
             )
             if summing:
-                same &= counted(g, 0, row + count) == counted(g, 0, row)
+                axis = g[RANK] - 2
+                same &= counted(g, axis, row + count) == counted(g, axis, row)
             if not same:
                 break
             count += 1
@@ -288,11 +291,11 @@ def kernel(dtype: str, operation: str, way: str) -> Any:
                     g[w + MEMBERS],
                 )
                 if length != known:
-                    rows_of_planes(planes, count, step, length, rows)
+                    rows_of_planes(planes, count, step, length, rows, deep)
                     known = length
                 factor, total, taken, down = work(1), count * length, 1, 0
                 if summing:
-                    factor = work(divisor(g, counted(g, 0, line)))
+                    factor = work(cells_of_row(g, number))
                 to, strange, zero_found = target + number * m, False, False
                 result = y
                 if by_lines:
@@ -300,7 +303,7 @@ def kernel(dtype: str, operation: str, way: str) -> Any:
                 if together & (total > 1):
                     taken, down = alike(g, line, min(TOGETHER, lines - line, end - number))
                     down *= g[f + STEP_X]
-                    read = (x, start, rows, total, down, taken, n, origin)
+                    read = (x, start, rows, total, count, down, taken, n, origin)
                     written = (divisors, factor, result, to, m, past)
                     flowing = (by_lines, stage_at, line_at, filled, skip)
                     asks = (x_at, asked, reached, flow)
@@ -309,7 +312,7 @@ def kernel(dtype: str, operation: str, way: str) -> Any:
                 else:
                     if flow > 0:
                         asked = ask(x_at, asked, reached + flow)
-                    if length > 0:
+                    if total > 0:
                         strange = fold(x, start, rows, total, n, s, row)
                     else:
                         for c in range(n):

@@ -24,7 +24,7 @@ __all__ = ["rows_alike"]
 
 
 @cache
-def rows_alike(codec: Codec, operation: str, way: str, safe: Any, end: Any) -> Any:
+def rows_alike(codec: Codec, operation: str, way: str, safe: Any, end: Any, deep: bool) -> Any:
     """`pool` for an operation, `most` or `add`, and the way in which windows lie along a row.
 
     Windows of three cells, stride 2, from one before the row on (`back`); of two or three cells, stride 2,
@@ -33,7 +33,8 @@ def rows_alike(codec: Codec, operation: str, way: str, safe: Any, end: Any) -> A
     `pool` takes what is read, whether windows have three cells, what is written, and what is asked for meanwhile:
 
     - x, and where its rows are: the first window reads those from `at + rows[r]` on, r < `total`, which is
-      at least two, and each of `count` windows is `down` further; cells of a row, and the first that output 0 reads;
+      at least two, and each of `count` windows is `down` further; where the fold is `deep`, the first `planes` of
+      these are folded, then as many after them, then the folds; cells of a row, and the first that output 0 reads;
     - divisors along a row, and across it; y, where the first output goes, outputs of a row, and whether vectors
       go past the caches; whether y is a stage instead, and where its lines go, as `line_flow` has it;
     - as `ask` needs them: the address, bytes asked for and reached, and how many more each row reaches.
@@ -66,9 +67,19 @@ def rows_alike(codec: Codec, operation: str, way: str, safe: Any, end: Any) -> A
         return a, a if one else cells(x, p + width, whole, low - width, high - width)
 
     @compiled
+    def across(x, p, rows, first, planes, whole, low, high):
+        """The fold of `two` of a row of each plane."""
+        within()
+        a, b = two(x, p + rows[first], whole, low, high)
+        for r in range(first + 1, first + planes):
+            d, e = two(x, p + rows[r], whole, low, high)
+            a, b = join(a, d), join(b, e)
+        return a, b
+
+    @compiled
     def pool(read, longer, written, lines, asks):
         apart()
-        x, at, rows, total, down, count, n, origin = read
+        x, at, rows, total, planes, down, count, n, origin = read
         divisors, factor, y, to, m, past = written
         by_lines, stage_at, line_at, filled, skip = lines
         x_at, asked, reached, share = asks
@@ -87,7 +98,12 @@ def rows_alike(codec: Codec, operation: str, way: str, safe: Any, end: Any) -> A
                 p, low, high = at + c, -c, n - c
                 whole = (c >= 0) & (high >= stride * width)
                 a, b = spread(fill), spread(fill)
-                if high > 0:
+                if deep and high > 0:
+                    a, b = across(x, p, rows, 0, planes, whole, low, high)
+                    for r in range(planes, total, planes):
+                        d, e = across(x, p, rows, r, planes, whole, low, high)
+                        a, b = join(a, d), join(b, e)
+                elif high > 0:
                     a, b = two(x, p + first, whole, low, high)
                     d, e = two(x, p + second, whole, low, high)
                     trusted, others = safe(trusted, a, d), safe(others, b, e)

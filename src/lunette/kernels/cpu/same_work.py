@@ -16,9 +16,6 @@ __all__ = ["SameWork", "on_one_axis", "with_rows"]
 
 Shape = tuple[int, ...]
 
-LONGEST = 1 << 16
-"""Cells of axes that become one: a call's tables have a row for each position of an axis."""
-
 
 MOST_ROWS = 1 << 12
 """Rows that are one item, at most."""
@@ -34,12 +31,12 @@ class SameWork(NamedTuple):
 
 
 def on_one_axis(
-    op: Pooling, shape: Shape, inputs: tuple[Shape, ...], outputs: tuple[Shape, ...] = ()
+    op: Pooling, shape: Shape, inputs: tuple[Shape, ...], outputs: tuple[Shape, ...], longest: int
 ) -> SameWork | None:
-    """Global pooling over several axes that lie in memory as one; None where it is not that."""
+    """Global pooling over several axes that lie in memory as one; None where it is not that, or that is longer."""
     first = len(shape) - op.rank
     length = prod(shape[first:])
-    if op.rank == 1 or length > LONGEST or not all(isinstance(r, Global) for r in op.regions):
+    if op.rank == 1 or length > longest or not all(isinstance(r, Global) for r in op.regions):
         return None
     steps = [_one_step(shape[first:], strides[first:]) for strides in inputs]
     if None in steps:

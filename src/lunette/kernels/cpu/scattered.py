@@ -104,6 +104,9 @@ def kernel(dtype: str, ties: str) -> Any:
                 for j in range(from_j, to_j):
                     start, gradient = g[table + WINDOW_WIDTH * j + START], read(gy[at + j * far])
                     size = g[table + WINDOW_WIDTH * j + STOP] - start
+                    if known & (rank == 1):  # others look after what lies outside
+                        begin = max(start, below)
+                        start, size = begin, max(0, min(start + size, above) - begin)
                     window = (x, base, g, row, of_row, start, size)
                     if known:
                         winner, value = winners[k + j], read(values[k + j])
