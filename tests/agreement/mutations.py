@@ -267,8 +267,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "axes taken for one that do not lie so",
         SAME_WORK,
-        "if before != n * step:",
-        "if before < n * step:",
+        "if n > 1 and step != size:",
+        "if n > 1 and step < 0:",
         "layouts",
     ),
     Mutation(

@@ -21,6 +21,8 @@ OPS = (
     ln.AvgPool((2, 2)),
     ln.SmoothMaxPool((3, 3), 2.0, stride=2, padding=1),
     ln.GlobalAvgPool(2),
+    ln.GlobalMaxPool(2),
+    ln.AdaptiveMaxPool((3, 3), ties="split"),
 )
 
 

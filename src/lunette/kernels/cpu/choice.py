@@ -64,7 +64,7 @@ Shape = tuple[int, ...]
 SHORT = 512
 """Cells of a row of one pooled axis up to which many rows are one item."""
 
-ANY_LENGTH, WITH_READERS = 1 << 40, 1 << 16
+ANY_LENGTH, WITH_READERS = (1 << 31) - 1, 1 << 16
 """Positions of an axis that stands for several, at most: as a rule, and where a table has the readers of each."""
 
 row_first, column_first, wide = Kernels("row_first"), Kernels("column_first"), Kernels("wide")
@@ -83,7 +83,7 @@ def forward_call(
     """The call for values. Where it does not trust its cells, any NaN or infinity is served."""
     kind, result = _kind(op.reduction), op.result_dtype(dtype)
     out = _kept_shape(op, shape)
-    op, shape, (strides,), _ = _said_anew(op, shape, (strides,))
+    op, shape, (strides,), _ = _said_anew(op, shape, (strides,), (), dtype.itemsize)
     steps = _elements(strides, dtype)
     if kind != SMOOTH:
         lane = lane_axis(shape, steps, op.rank)
@@ -152,7 +152,7 @@ def indices_call(
 ) -> Call | TiledCall:
     """The call for values and the flat positions of their winners."""
     out = _kept_shape(op, shape)
-    if same := on_one_axis(op, shape, (strides,), (), ANY_LENGTH):
+    if same := on_one_axis(op, shape, (strides,), (), dtype.itemsize, ANY_LENGTH):
         op, shape, (strides,), _ = same
     y_steps = _result_steps(_kept_shape(op, shape), -1)
     if trusting:
@@ -199,7 +199,7 @@ def tangent_call(
     """The call for directional derivatives of max and smooth max."""
     kind, ties = _kind(op.reduction), getattr(op.reduction, "ties", "")
     out = _kept_shape(op, shape)
-    op, shape, (strides, tangent), _ = _said_anew(op, shape, (strides, tangent))
+    op, shape, (strides, tangent), _ = _said_anew(op, shape, (strides, tangent), (), dtype.itemsize)
     y_steps = _result_steps(_kept_shape(op, shape), -1)
     all_steps = (_elements(strides, dtype), y_steps, _elements(tangent, dtype))
     if trusting and is_float(dtype) and ties in ("first", ""):
@@ -225,7 +225,9 @@ def gradient_call(
 ) -> Call | TiledCall | ScatteredGradient:
     """The call for gradients of cells."""
     kind, ties, whole_shape = _kind(op.reduction), getattr(op.reduction, "ties", ""), shape
-    op, shape, (strides,), (grad,) = _said_anew(op, shape, (strides,), (grad,), kind == MEAN)
+    op, shape, (strides,), (grad,) = _said_anew(
+        op, shape, (strides,), (grad,), dtype.itemsize, kind == MEAN
+    )
     steps, grad_steps = _elements(strides, dtype), _elements(grad, dtype)
     if trusting and is_float(dtype) and kind != MEAN and ties in ("first", ""):
         arrays = (steps, grad_steps, _result_steps(shape, -1))
@@ -286,18 +288,19 @@ def _said_anew(
     op: Pooling,
     shape: Shape,
     inputs: tuple[Shape, ...],
-    outputs: tuple[Shape, ...] = (),
+    outputs: tuple[Shape, ...],
+    size: int,
     spreads: bool = False,
 ) -> SameWork:
-    """The same work where kernels are quicker at it; `spreads`: it is the gradient of a mean.
+    """The same work where kernels are quicker at it, on cells of `size` bytes; `spreads`: it is the gradient of a mean.
 
     That one goes by rows of two axes or more, and best where no two windows share a cell.
     """
     as_it_is = same = SameWork(op, shape, inputs, outputs)
     if spreads:
-        same = on_one_axis(*same, WITH_READERS) or same
+        same = on_one_axis(*same, size, WITH_READERS) or same
     elif isinstance(op.reduction, Max):  # a sum keeps its order, whatever the layout
-        same = on_one_axis(*same, ANY_LENGTH) or same
+        same = on_one_axis(*same, size, ANY_LENGTH) or same
     region, n = same.op.regions[-1], same.shape[-1]
     few_cells = _reach(region) <= FOLDED and n <= SHORT
     unshared = isinstance(region, Global) or (

@@ -261,6 +261,8 @@ class Plan:
         """
         m, wide = outputs[0], max(1, int(header[LANES]))
         longest = [max(n, k) for n, k in zip(pooled, outputs, strict=True)]
+        if not by_columns:  # the last axis is reduced before a row gets there
+            longest[-1] = outputs[-1]
         line = prod(longest[1:]) * wide  # cells per position of the first axis
         stride, reach = max(1, pooled[0] // m), self.longest[0]
         room = TILE_CELLS // line if len(pooled) > 1 else ROW_CELLS

@@ -5,7 +5,6 @@ Only places in memory and which of them a window reads matter to a kernel, so th
 
 from __future__ import annotations
 
-from itertools import pairwise
 from math import prod
 from typing import NamedTuple
 
@@ -31,31 +30,38 @@ class SameWork(NamedTuple):
 
 
 def on_one_axis(
-    op: Pooling, shape: Shape, inputs: tuple[Shape, ...], outputs: tuple[Shape, ...], longest: int
+    op: Pooling,
+    shape: Shape,
+    inputs: tuple[Shape, ...],
+    outputs: tuple[Shape, ...],
+    size: int,
+    longest: int,
 ) -> SameWork | None:
-    """Global pooling over several axes that lie in memory as one; None where it is not that, or that is longer."""
+    """Global pooling over axes whose cells, of `size` bytes, lie side by side, as over one axis.
+
+    None where it is not that, or has more than `longest` cells.
+    """
     first = len(shape) - op.rank
     length = prod(shape[first:])
     if op.rank == 1 or length > longest or not all(isinstance(r, Global) for r in op.regions):
         return None
-    steps = [_one_step(shape[first:], strides[first:]) for strides in inputs]
-    if None in steps:
+    if any(not _side_by_side(shape[first:], strides[first:], size) for strides in inputs):
         return None
     return SameWork(
         Pool((Global(),), op.reduction),
         (*shape[:first], length),
-        tuple((*s[:first], step or 0) for s, step in zip(inputs, steps, strict=True)),
+        tuple((*strides[:first], size) for strides in inputs),
         tuple(strides[: first + 1] for strides in outputs),
     )
 
 
-def _one_step(shape: Shape, strides: Shape) -> int | None:
-    """The step between cells of some axes that lie evenly in memory, in row-major order; else None."""
-    axes = [(n, step) for n, step in zip(shape, strides, strict=True) if n > 1]
-    for (_, before), (n, step) in pairwise(axes):
-        if before != n * step:
-            return None
-    return axes[-1][1] if axes else 0
+def _side_by_side(shape: Shape, strides: Shape, size: int) -> bool:
+    """Whether cells of `size` bytes follow each other in memory, in row-major order."""
+    for n, step in zip(reversed(shape), reversed(strides), strict=True):
+        if n > 1 and step != size:
+            return False
+        size *= n
+    return True
 
 
 def with_rows(
