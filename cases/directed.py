@@ -53,6 +53,7 @@ OTHERS: tuple[tuple[tuple[int, ...], Regions], ...] = (
     ((4, 150), (Sliding(3, 2, 1), Sliding(3, 2, 1))),
     ((5, 45), (Sliding(3, 2, 0), Sliding(3, 2, 0))),
     ((29,), (Sliding(3, 2, 1),)),
+    ((601,), (Sliding(3, 2, 1),)),  # too long to go with others
     ((11, 23), (Sliding(5, 3, 2), Sliding(4, 2, 1))),
     ((12, 20), (Sliding(3, 1, (3, 2), 5), Sliding(2, 1))),
     ((3, 4, 18), (Sliding(2, 1, 1), Sliding(3, 2, 1), Sliding(3, 2, 1))),

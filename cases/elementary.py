@@ -154,10 +154,14 @@ def half_rounding_disagreements(dtype: str) -> list[str]:
             for column in wide.T:
                 total = total + column
             expected = (total / np.float32(x.shape[1])).astype(target)[:, None]
-        y = run(ln.AvgPool((x.shape[1],)), "forward", x)
-        difference = differing_bits(y, expected)
-        if difference:
-            found.append(f"mean of {first} + {second} neighbours in {dtype}: {difference}")
+        op = ln.AvgPool((x.shape[1],))
+        for where, cells in (("rows", x), ("a row", x.reshape(1, -1))):  # one by one, side by side
+            y = run(op, "forward", cells).reshape(-1, 1)
+            difference = differing_bits(y, expected)
+            if difference:
+                found.append(
+                    f"mean of {first} + {second} neighbours of {where} in {dtype}: {difference}"
+                )
     with np.errstate(over="ignore"):
         wide = a.astype(np.float32)
         doubled = (np.float32(0) + wide + wide).astype(target)[:, None]  # −0 − 0 from 0 is 0
