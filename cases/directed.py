@@ -69,6 +69,8 @@ WIDE: tuple[tuple[tuple[int, ...], Regions], ...] = (
 NARROW: tuple[tuple[tuple[int, ...], Regions], ...] = (
     ((7, 7), (Global(), Global())),
     ((9, 21), (Adaptive(2), Global())),
+    ((4, 50), (Sliding(1, 1, 1), Sliding(3, 2, 1))),  # some rows have no cell
+    ((4, 50), (Sliding(1, 1), Sliding(2, 2))),
 )
 
 

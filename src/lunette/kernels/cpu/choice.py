@@ -36,6 +36,7 @@ from lunette.kernels.cpu.tiling import MOST_CELLS, Tiling, lies_alike
 from lunette.kernels.cpu.traits import (
     doubling,
     few_rows,
+    folds,
     is_narrow,
     ladder_cells,
     near,
@@ -100,7 +101,7 @@ def forward_call(
             by_rows = by_rows and all(_reach(r) <= FOLDED_SUM for r in op.regions[:-1])
             if by_rows:
                 kernel, scratch = (
-                    folded_rows.kernel(dtype.name, "add", way(plan), op.rank == 3),
+                    folded_rows.kernel(dtype.name, "add", way(plan), folds(plan)),
                     plan.folded_bytes,
                 )
                 units = plan.items * plan.folded_tiles
@@ -120,7 +121,7 @@ def forward_call(
             if trusting:
                 scratch, edges = 8 * plan.scratch_cells, plan.tile_edges
                 if few_rows(plan):
-                    kernel = folded_rows.kernel(dtype.name, "most", way(plan))
+                    kernel = folded_rows.kernel(dtype.name, "most", way(plan), folds(plan))
                     scratch, edges = plan.folded_bytes, plan.folded_edges
                     units = plan.items * plan.folded_tiles
                 else:

@@ -74,10 +74,11 @@ def rows_of_planes(planes, count, step, length, rows, across):
 
 
 @cache
-def kernel(dtype: str, operation: str, way: str, deep: bool = False) -> Any:
+def kernel(dtype: str, operation: str, way: str, folds: str) -> Any:
     """The kernel of an operation, `most` or `add`, for a dtype, and the way of `rows_alike` if there is one.
 
-    No window of a max may be empty. A mean of three axes is `deep`: it needs a way, and adds across planes first.
+    No window of a max may be empty. Where there is a way, it may be known how a window's rows are folded: there is
+    "one"; or, for a mean of three axes, those that lie "across" planes are added first.
     """
     summing = operation == "add"
     outer = codec(dtype, summing)
@@ -221,8 +222,8 @@ def kernel(dtype: str, operation: str, way: str, deep: bool = False) -> Any:
             trusted = end(value, divisors, j, lead, y, to + j, m - j, past, trusted)
         return lost(trusted)
 
-    together = way != ""
-    pool = rows_alike(outer, operation, way, safe, end, deep)
+    together, lone, across_planes = way != "", folds == "one", folds == "across"
+    pool = rows_alike(outer, operation, way, safe, end, folds)
 
     @compiled
     def alike(g, row, most):
@@ -291,7 +292,7 @@ def kernel(dtype: str, operation: str, way: str, deep: bool = False) -> Any:
                     g[w + MEMBERS],
                 )
                 if length != known:
-                    rows_of_planes(planes, count, step, length, rows, deep)
+                    rows_of_planes(planes, count, step, length, rows, across_planes)
                     known = length
                 factor, total, taken, down = work(1), count * length, 1, 0
                 if summing:
@@ -300,7 +301,7 @@ def kernel(dtype: str, operation: str, way: str, deep: bool = False) -> Any:
                 result = y
                 if by_lines:
                     result, to = stage, filled // kept_size
-                if together & (total > 1):
+                if together & (total > (0 if lone else 1)):
                     taken, down = alike(g, line, min(TOGETHER, lines - line, end - number))
                     down *= g[f + STEP_X]
                     read = (x, start, rows, total, count, down, taken, n, origin)

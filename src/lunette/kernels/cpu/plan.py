@@ -199,6 +199,7 @@ class Plan:
         self.empty = any(bool((r == 0).any()) for r in reads)
         self.longest = [int(r.max(initial=0)) for r in reads]
         self.has_winners = not self.empty and prod(pooled) < 1 << 31
+        self.summing = by_columns
         self.tiled(header, pooled, outputs, windows[0], by_columns)
         self.tile_edges = _edges(outputs[0], int(header[TILE]), cells[0])
         # Rows that are folded where they lie need no scratch memory for each: a tile may have many.

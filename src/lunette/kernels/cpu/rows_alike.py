@@ -24,7 +24,7 @@ __all__ = ["rows_alike"]
 
 
 @cache
-def rows_alike(codec: Codec, operation: str, way: str, safe: Any, end: Any, deep: bool) -> Any:
+def rows_alike(codec: Codec, operation: str, way: str, safe: Any, end: Any, folds: str) -> Any:
     """`pool` for an operation, `most` or `add`, and the way in which windows lie along a row.
 
     Windows of three cells, stride 2, from one before the row on (`back`); of two or three cells, stride 2,
@@ -33,8 +33,9 @@ def rows_alike(codec: Codec, operation: str, way: str, safe: Any, end: Any, deep
     `pool` takes what is read, whether windows have three cells, what is written, and what is asked for meanwhile:
 
     - x, and where its rows are: the first window reads those from `at + rows[r]` on, r < `total`, which is
-      at least two, and each of `count` windows is `down` further; where the fold is `deep`, the first `planes` of
-      these are folded, then as many after them, then the folds; cells of a row, and the first that output 0 reads;
+      at least two, and each of `count` windows is `down` further; cells of a row, and the first that output 0 reads.
+      Where it `folds` "across", the first `planes` of these are folded, then as many after them, then the folds;
+      where "one", there is one such row;
     - divisors along a row, and across it; y, where the first output goes, outputs of a row, and whether vectors
       go past the caches; whether y is a stage instead, and where its lines go, as `line_flow` has it;
     - as `ask` needs them: the address, bytes asked for and reached, and how many more each row reaches.
@@ -48,6 +49,7 @@ def rows_alike(codec: Codec, operation: str, way: str, safe: Any, end: Any, deep
     evens, odds, slide_one, slide_two = here.evens, here.odds, here.slide_one, here.slide_two
     slide_back = slide(width - 1)
     back, one = way == "back", way == "one"
+    across_planes, lone = folds == "across", folds == "one"
     stride = 1 if one else 2
     all_lanes, both, lost, _, _, _ = trust(work, codec.half)
     fill, size_of = work(0) if operation == "add" else codec.least, codec.kept.bitwidth // 8
@@ -85,7 +87,8 @@ def rows_alike(codec: Codec, operation: str, way: str, safe: Any, end: Any, deep
         x_at, asked, reached, share = asks
         lead, trusted = spread(factor), all_lanes()
         others, nonzero = trusted, trusted
-        first, second, third = rows[0], rows[1], rows[2] if total > 2 else 0
+        first, second = rows[0], 0 if lone else rows[1]
+        third = rows[2] if total > 2 else 0
         # Windows that reach ahead are done when what comes after them is there.
         vectors = (m + width - 1) // width + (0 if back else 1)
         for _ in range(count):
@@ -98,7 +101,10 @@ def rows_alike(codec: Codec, operation: str, way: str, safe: Any, end: Any, deep
                 p, low, high = at + c, -c, n - c
                 whole = (c >= 0) & (high >= stride * width)
                 a, b = spread(fill), spread(fill)
-                if deep and high > 0:
+                if lone and high > 0:
+                    a, b = two(x, p + first, whole, low, high)
+                    trusted, others = safe(trusted, a, a), safe(others, b, b)
+                elif across_planes and high > 0:
                     a, b = across(x, p, rows, 0, planes, whole, low, high)
                     for r in range(planes, total, planes):
                         d, e = across(x, p, rows, r, planes, whole, low, high)

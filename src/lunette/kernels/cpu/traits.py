@@ -35,6 +35,7 @@ from lunette.kernels.cpu.plan import (
 __all__ = [
     "doubling",
     "few_rows",
+    "folds",
     "is_narrow",
     "ladder_cells",
     "near",
@@ -72,6 +73,15 @@ def way(plan: Plan) -> str:
     if stride == 1:
         return "one"
     return "back" if kernel == 3 and origin == -1 else "ahead"
+
+
+def folds(plan: Plan) -> str:
+    """How the rows of windows that can be made together are folded, where that is known: see `folded_rows`."""
+    if not way(plan):
+        return ""
+    if len(plan.longest) == 2 and lie_of(plan.table, 0)[2:] == (1, 1) and plan.room == 1:
+        return "one"
+    return "across" if plan.summing and len(plan.longest) == 3 else ""
 
 
 def doubling(plan: Plan) -> bool:
