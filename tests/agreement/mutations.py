@@ -258,13 +258,6 @@ MUTATIONS: tuple[Mutation, ...] = (
         "layouts",
     ),
     Mutation(
-        "a row without cells read where there is one at most",
-        FOLDED,
-        "if together & (total > (0 if lone else 1)):",
-        "if together & ((total > 1) | lone):",
-        "narrow mean",
-    ),
-    Mutation(
         "the last row of a narrow window left out",
         NARROW,
         "total = add(total, load_part(x, at, 0, cells, zero))",
