@@ -134,7 +134,7 @@ def _past_the_caches() -> list[str]:
 
 def _wide_gradients() -> list[str]:
     found = _max(WIDE, "float32", TIES, ("vjp",))
-    x = values.filled("ties", (1, 3, 60000), "float32")  # more than a slab
+    x = values.filled("ties", (1, 2, 33000), "float32")  # more than a slab
     return found + max_disagreements((Global(), Global()), x, ties=("all",), verbs=("vjp",))
 
 

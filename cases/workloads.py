@@ -186,6 +186,16 @@ WORKLOADS: tuple[Workload, ...] = (
     Workload("mean k3s2p1 vjp", ln.AvgPool((3, 3), stride=2, padding=1), IMAGES, TWIN, verb="vjp"),
     Workload("max k3s2p1 float64", K3S2P1, IMAGES, TWIN, dtype="float64"),
     Workload("max k3s2p1 float16", K3S2P1, IMAGES, TWIN, dtype="float16"),
+    Workload("global max vjp", ln.GlobalMaxPool(2), IMAGES, TWIN, verb="vjp"),
+    Workload("global mean of 7×7", ln.GlobalAvgPool(2), (64, 2048, 7, 7), (2, 3, 7, 7)),
+    Workload("global max of 7×7", ln.GlobalMaxPool(2), (64, 2048, 7, 7), (2, 3, 7, 7)),
+    Workload("mean 3-D k2s2", ln.AvgPool((2, 2, 2)), (2, 32, 64, 96, 96), (1, 2, 6, 7, 19)),
+    Workload(
+        "max 1-D k3s2p1, rows of 64",
+        ln.MaxPool((3,), stride=2, padding=1),
+        (512, 512, 64),
+        (2, 3, 64),
+    ),
 )
 
 
