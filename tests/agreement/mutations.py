@@ -24,7 +24,7 @@ def _of(module: str) -> str:
 DIRECT, PLAN, HALVES, ELEMENTARY = _of("direct"), _of("plan"), _of("halves"), _of("elementary")
 PASSES, ROWS, COLUMNS = _of("passes"), _of("row_first"), _of("column_first")
 ALONG, WIDE, SWEEPS, LADDER = _of("rows"), _of("wide"), _of("sweeps"), _of("ladder")
-WIDE_WINDOWS, WIDE_WINNERS, SCATTERED = _of("wide_windows"), _of("wide_winners"), _of("scattered")
+WIDE_WINDOWS, SCATTERED = _of("wide_windows"), _of("scattered")
 NARROW, SAME_WORK = _of("narrow_means"), _of("same_work")
 WINNERS, SPREAD, LANES = _of("winners"), _of("spread"), _of("lanes")
 HALF_LANES, STREAMS = _of("half_lanes"), _of("streams")
@@ -197,8 +197,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "a zero of a long window with another zero's sign",
         WIDE,
-        "if real and (seen != 0) | (value == work(0)):",
-        "if real and seen != 0:",
+        "if real and nan | (value == zero):",
+        "if real and nan:",
         "zeros",
     ),
     Mutation(
@@ -245,7 +245,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "tangents of ties not shared",
-        WIDE_WINNERS,
+        WIDE,
         "y[target + j] = write(total / work(tied) if split else total + zero)",
         "y[target + j] = write(total + zero)",
         "wide jvp",

@@ -19,7 +19,6 @@ from lunette.kernels.cpu.calls import (
 from lunette.kernels.cpu.library import Kernels
 from lunette.kernels.cpu.plan import (
     DIRECT,
-    FOLDED,
     FOLDED_SUM,
     LINE,
     MAX,
@@ -31,7 +30,7 @@ from lunette.kernels.cpu.plan import (
     lane_axis,
     memory_order,
 )
-from lunette.kernels.cpu.same_work import SameWork, on_one_axis, with_rows
+from lunette.kernels.cpu.same_work import ANY_LENGTH, on_one_axis, said_anew
 from lunette.kernels.cpu.tiling import MOST_CELLS, Tiling, lies_alike
 from lunette.kernels.cpu.traits import (
     doubling,
@@ -45,11 +44,10 @@ from lunette.kernels.cpu.traits import (
     straight,
     way,
 )
-from lunette.kernels.cpu.window_tables import regular
+from lunette.kernels.cpu.window_tables import reach, regular
 from lunette.ops.base import is_float
 from lunette.ops.pooling import Pooling
 from lunette.reductions import Max, Mean, Reduction, SmoothMax
-from lunette.regions import Global, Part, Sliding
 
 __all__ = [
     "forward_call",
@@ -62,19 +60,13 @@ __all__ = [
 
 Shape = tuple[int, ...]
 
-SHORT = 512
-"""Cells of a row of one pooled axis up to which many rows are one item."""
-
-ANY_LENGTH, WITH_READERS = (1 << 31) - 1, 1 << 16
-"""Positions of an axis that stands for several, at most: as a rule, and where a table has the readers of each."""
-
 row_first, column_first, wide = Kernels("row_first"), Kernels("column_first"), Kernels("wide")
 folded_rows, unshared = Kernels("folded_rows"), Kernels("unshared")
 winners, offsets, gathered = Kernels("winners"), Kernels("offsets"), Kernels("gathered")
 spread, smooth, shares = Kernels("spread"), Kernels("smooth"), Kernels("shares")
 smooth_tangents = Kernels("smooth_tangents")
 narrow_means = Kernels("narrow_means")
-direct, wide_winners, scattered = Kernels("direct"), Kernels("wide_winners"), Kernels("scattered")
+direct, scattered = Kernels("direct"), Kernels("scattered")
 
 
 @lru_cache(maxsize=1024)
@@ -84,7 +76,7 @@ def forward_call(
     """The call for values. Where it does not trust its cells, any NaN or infinity is served."""
     kind, result = _kind(op.reduction), op.result_dtype(dtype)
     out = _kept_shape(op, shape)
-    op, shape, (strides,), _ = _said_anew(op, shape, (strides,), (), dtype.itemsize)
+    op, shape, (strides,), _ = said_anew(op, shape, (strides,), (), dtype.itemsize)
     steps = _elements(strides, dtype)
     if kind != SMOOTH:
         lane = lane_axis(shape, steps, op.rank)
@@ -92,13 +84,13 @@ def forward_call(
         plan = Plan(op, shape, (steps, y_steps, y_steps), lane, by_columns=kind == MEAN)
         units = plan.items * plan.tiles
         if kind == MAX and lane < 0 and not plan.empty and shares_little(plan):
-            return _of_rows(wide.kernel(dtype.name), plan, out, result)
+            return _of_rows(wide.kernel(dtype.name, "forward", ""), plan, out, result)
         if kind == MEAN:
             plan.divide_as(_real(dtype))
             if lane < 0 and not plan.empty and is_narrow(plan):
                 return _of_rows(narrow_means.kernel(dtype.name), plan, out, result, 8 * SLACK)
             by_rows = few_rows(plan) and (op.rank == 2 or (op.rank == 3 and way(plan) != ""))
-            by_rows = by_rows and all(_reach(r) <= FOLDED_SUM for r in op.regions[:-1])
+            by_rows = by_rows and all(reach(r) <= FOLDED_SUM for r in op.regions[:-1])
             if by_rows:
                 kernel, scratch = (
                     folded_rows.kernel(dtype.name, "add", way(plan), folds(plan)),
@@ -164,7 +156,7 @@ def indices_call(
             return TiledCall([(offsets.kernel(dtype.name, "indices"), tiling)], out, dtype, again)
     plan = Plan(op, shape, (_elements(strides, dtype), y_steps, y_steps))
     if plan.has_winners and shares_little(plan):
-        return _of_rows(wide_winners.kernel(dtype.name, "winners", "first"), plan, out, dtype)
+        return _of_rows(wide.kernel(dtype.name, "winners", "first"), plan, out, dtype)
     if plan.has_winners:
         return _winners(plan, "indices", out, dtype, plan.items * plan.tiles)
     kernel = direct.value_kernel(dtype.name, MAX, True)
@@ -200,7 +192,7 @@ def tangent_call(
     """The call for directional derivatives of max and smooth max."""
     kind, ties = _kind(op.reduction), getattr(op.reduction, "ties", "")
     out = _kept_shape(op, shape)
-    op, shape, (strides, tangent), _ = _said_anew(op, shape, (strides, tangent), (), dtype.itemsize)
+    op, shape, (strides, tangent), _ = said_anew(op, shape, (strides, tangent), (), dtype.itemsize)
     y_steps = _result_steps(_kept_shape(op, shape), -1)
     all_steps = (_elements(strides, dtype), y_steps, _elements(tangent, dtype))
     if trusting and is_float(dtype) and ties in ("first", ""):
@@ -213,7 +205,7 @@ def tangent_call(
             return TiledCall([(kernel, tiling)], out, dtype, again)
     plan = Plan(op, shape, all_steps)
     if kind == MAX and plan.has_winners and shares_little(plan):
-        return _of_rows(wide_winners.kernel(dtype.name, "jvp", ties), plan, out, dtype)
+        return _of_rows(wide.kernel(dtype.name, "jvp", ties), plan, out, dtype)
     if ties == "first" and plan.has_winners:
         return _winners(plan, "jvp", out, dtype, plan.items * plan.tiles)
     kernel = direct.derivative_kernel(dtype.name, kind, ties)
@@ -226,7 +218,7 @@ def gradient_call(
 ) -> Call | TiledCall | ScatteredGradient:
     """The call for gradients of cells."""
     kind, ties, whole_shape = _kind(op.reduction), getattr(op.reduction, "ties", ""), shape
-    op, shape, (strides,), (grad,) = _said_anew(
+    op, shape, (strides,), (grad,) = said_anew(
         op, shape, (strides,), (grad,), dtype.itemsize, kind == MEAN
     )
     steps, grad_steps = _elements(strides, dtype), _elements(grad, dtype)
@@ -272,7 +264,7 @@ def gradient_call(
             return scatter
         out = _kept_shape(op, shape)
         y_steps = _result_steps(out, -1)
-        kernel = wide_winners.kernel(dtype.name, "winners", ties)
+        kernel = wide.kernel(dtype.name, "winners", ties)
         found = _of_rows(kernel, Plan(op, shape, (steps, y_steps, y_steps)), out, dtype)
         return ScatteredGradient(found, scatter)
     if ties == "first" and plan.has_winners:
@@ -285,39 +277,12 @@ def gradient_call(
 # -- what the choice depends on --
 
 
-def _said_anew(
-    op: Pooling,
-    shape: Shape,
-    inputs: tuple[Shape, ...],
-    outputs: tuple[Shape, ...],
-    size: int,
-    spreads: bool = False,
-) -> SameWork:
-    """The same work where kernels are quicker at it, on cells of `size` bytes; `spreads`: it is the gradient of a mean.
-
-    That one goes by rows of two axes or more, and best where no two windows share a cell.
-    """
-    as_it_is = same = SameWork(op, shape, inputs, outputs)
-    if spreads:
-        same = on_one_axis(*same, size, WITH_READERS) or same
-    elif isinstance(op.reduction, Max):  # a sum keeps its order, whatever the layout
-        same = on_one_axis(*same, size, ANY_LENGTH) or same
-    region, n = same.op.regions[-1], same.shape[-1]
-    few_cells = _reach(region) <= FOLDED and n <= SHORT
-    unshared = isinstance(region, Global) or (
-        isinstance(region, Sliding) and region.extent <= int(region.stride or 1)
-    )
-    if few_cells or (spreads and unshared):
-        return with_rows(*same) or as_it_is
-    return as_it_is if spreads else same
-
-
 def _tiling(
     op: Pooling, shape: Shape, steps: tuple[Shape, Shape, Shape], dtype: Any, **how: Any
 ) -> Tiling | None:
     """The tiles of a call whose windows are small and lie alike; None where they do not."""
     cells = prod(
-        min(_reach(region), n) for region, n in zip(op.regions, shape[-op.rank :], strict=True)
+        min(reach(region), n) for region, n in zip(op.regions, shape[-op.rank :], strict=True)
     )
     if cells > SIDE_BY_SIDE or not lies_alike(op, shape) or 0 in shape:
         return None
@@ -348,13 +313,6 @@ def _vector(dtype: Any) -> int:
 def _real(dtype: Any) -> Any:
     """The dtype of the arithmetic of means."""
     return np.dtype(np.float64 if dtype.itemsize == 8 or not is_float(dtype) else np.float32)
-
-
-def _reach(region: Any) -> int:
-    """Cells of a sliding window along its axis; of other regions more than any."""
-    if isinstance(region, Part):
-        return _reach(region.region)
-    return int(region.kernel) if isinstance(region, Sliding) else 1 << 62
 
 
 def _in_order(plan: Plan, dtype: Any, shape: Shape, lane: int) -> Call:

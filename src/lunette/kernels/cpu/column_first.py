@@ -215,44 +215,11 @@ def kernel(dtype: str, straight: bool, doubling: bool) -> Any:
         )
         if near(g):
             first, last = inside(from_j, to_j, n, stride, origin, size, width)
+            windows = (from_j, first, last, to_j, stride, origin, size, g, table)
             if straight:
-                along_x(
-                    x,
-                    base,
-                    0,
-                    1,
-                    n,
-                    s,
-                    to,
-                    from_j,
-                    first,
-                    last,
-                    to_j,
-                    stride,
-                    origin,
-                    size,
-                    g,
-                    table,
-                )
+                along_x(x, base, 0, 1, n, s, to, *windows)
             else:
-                along_s(
-                    s,
-                    at,
-                    pitch,
-                    rows,
-                    n,
-                    s,
-                    to,
-                    from_j,
-                    first,
-                    last,
-                    to_j,
-                    stride,
-                    origin,
-                    size,
-                    g,
-                    table,
-                )
+                along_s(s, at, pitch, rows, n, s, to, *windows)
             return
         big = doubles(g, g[RANK] - 1)
         for r in range(rows):

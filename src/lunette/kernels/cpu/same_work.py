@@ -8,16 +8,24 @@ from __future__ import annotations
 from math import prod
 from typing import NamedTuple
 
+from lunette.kernels.cpu.plan import FOLDED
+from lunette.kernels.cpu.window_tables import reach
 from lunette.ops.pooling import Pool, Pooling
+from lunette.reductions import Max
 from lunette.regions import Global, Sliding
 
-__all__ = ["SameWork", "on_one_axis", "with_rows"]
+__all__ = ["ANY_LENGTH", "SameWork", "on_one_axis", "said_anew"]
 
 Shape = tuple[int, ...]
 
-
 MOST_ROWS = 1 << 12
 """Rows that are one item, at most."""
+
+SHORT = 512
+"""Cells of a row of one pooled axis up to which many rows are one item."""
+
+ANY_LENGTH, WITH_READERS = (1 << 31) - 1, 1 << 16
+"""Positions of an axis that stands for several, at most: as a rule, and where a table has the readers of each."""
 
 
 class SameWork(NamedTuple):
@@ -27,6 +35,33 @@ class SameWork(NamedTuple):
     shape: Shape
     inputs: tuple[Shape, ...]
     outputs: tuple[Shape, ...]
+
+
+def said_anew(
+    op: Pooling,
+    shape: Shape,
+    inputs: tuple[Shape, ...],
+    outputs: tuple[Shape, ...],
+    size: int,
+    spreads: bool = False,
+) -> SameWork:
+    """The same work where kernels are quicker at it, on cells of `size` bytes; `spreads`: it is the gradient of a mean.
+
+    That one goes by rows of two axes or more, and best where no two windows share a cell.
+    """
+    as_it_is = same = SameWork(op, shape, inputs, outputs)
+    if spreads:
+        same = on_one_axis(*same, size, WITH_READERS) or same
+    elif isinstance(op.reduction, Max):  # a sum keeps its order, whatever the layout
+        same = on_one_axis(*same, size, ANY_LENGTH) or same
+    region, n = same.op.regions[-1], same.shape[-1]
+    few_cells = reach(region) <= FOLDED and n <= SHORT
+    unshared = isinstance(region, Global) or (
+        isinstance(region, Sliding) and region.extent <= int(region.stride or 1)
+    )
+    if few_cells or (spreads and unshared):
+        return with_rows(*same) or as_it_is
+    return as_it_is if spreads else same
 
 
 def on_one_axis(

@@ -1,4 +1,7 @@
-"""Values of long windows of a max that share few cells: see `wide_windows`."""
+"""Long windows of a max that share few cells: their values, their winners, and the tangents of these.
+
+A window is folded and, if need be, searched for the cells that win: see `wide_windows`.
+"""
 
 # Numba types the kernels, not mypy.
 # mypy: disable-error-code="no-untyped-def,no-untyped-call"
@@ -23,7 +26,7 @@ from lunette.kernels.cpu.layout import (
     TABLE,
     WINDOW_WIDTH,
 )
-from lunette.kernels.cpu.machine import pointer
+from lunette.kernels.cpu.machine import compiled, pointer
 from lunette.kernels.cpu.places import item_offset, output_row, parted, place_of
 from lunette.kernels.cpu.wide_windows import first_of, rows_of, wide_windows
 
@@ -31,17 +34,36 @@ __all__ = ["kernel"]
 
 
 @cache
-def kernel(dtype: str) -> Any:
-    """The kernel for a dtype; no window may be empty."""
+def kernel(dtype: str, verb: str, ties: str) -> Any:
+    """The kernel of a verb for a dtype; no window may be empty.
+
+    Of `forward` and `winners` array 1 is the values. Of `winners` array 2 of int64 is as large: the flat position
+    of the first winner or, with ties `split`, how many win. For `jvp` array 1 is the result, array 2 the tangent.
+    """
     outer = codec(dtype, False)
-    memory, work, write = outer.memory, outer.work, outer.store
-    real = isinstance(work, types.Float)
+    memory, work, read, write = outer.memory, outer.work, outer.load, outer.store
     fold, search = wide_windows(outer)
-    first_winner = search(first_of)
+    first_only, split, zero = ties == "first", ties == "split", work(0)
+    values_only, gives_tangents = verb == "forward", verb == "jvp"
+    real = isinstance(work, types.Float)
+
+    @compiled
+    def one_more(state, extra, flat):
+        tied, first = state
+        return (tied + 1, flat if tied == 0 else first), False
+
+    @compiled
+    def add_tangent(state, extra, flat):
+        (total, tied), (g, dx, third) = state, extra
+        return (total + read(dx[third + place_of(g, flat, 2)]), tied + 1), first_only
+
+    find, count, add_tangents = search(first_of), search(one_more), search(add_tangent)
 
     @machine.kernel
-    def reduce_windows(x_at, y_at, z_at, scratch_at, g_at, room, first, last):
-        g, x, y = pointer(g_at, types.int64), pointer(x_at, memory), pointer(y_at, memory)
+    def win_windows(x_at, y_at, z_at, scratch_at, g_at, room, first, last):
+        g = pointer(g_at, types.int64)
+        x, y = pointer(x_at, memory), pointer(y_at, memory)
+        found, dx = pointer(z_at, types.int64), pointer(z_at, memory)
         e = AXES + (g[RANK] - 1) * AXIS_WIDTH
         m, table = g[e + COUNT], g[e + TABLE]
         known, of_row = 0, rows_of(g, 0)
@@ -49,23 +71,28 @@ def kernel(dtype: str) -> Any:
             item, row = parted(unit, g[OUTPUT_ROWS])
             if row != known:
                 known, of_row = row, rows_of(g, row)
-            base, target = item_offset(g, item, 0), item_offset(g, item, 1) + output_row(g, row, 1)
+            base, third = item_offset(g, item, 0), item_offset(g, item, 2)
+            target = item_offset(g, item, 1) + output_row(g, row, 1)
             for j in range(m):
                 start = g[table + WINDOW_WIDTH * j + START]
-                window = (
-                    x,
-                    base,
-                    g,
-                    row,
-                    of_row,
-                    start,
-                    g[table + WINDOW_WIDTH * j + STOP] - start,
-                )
+                size = g[table + WINDOW_WIDTH * j + STOP] - start
+                window = (x, base, g, row, of_row, start, size)
                 value, seen = fold(window)
-                if real and (seen != 0) | (value == work(0)):
-                    flat = first_winner(window, value, seen != 0, 0, 0)
-                    y[target + j] = x[base + place_of(g, flat, 0)]
-                else:
+                nan = seen != 0
+                if gives_tangents:
+                    total, tied = add_tangents(window, value, nan, (g, dx, third), (zero, 0))
+                    y[target + j] = write(total / work(tied) if split else total + zero)
+                elif values_only:
                     y[target + j] = write(value)
+                    if real and nan | (value == zero):  # which NaN, or which zero
+                        flat = find(window, value, nan, 0, 0)
+                        y[target + j] = x[base + place_of(g, flat, 0)]
+                else:
+                    if split:
+                        tied, flat = count(window, value, nan, 0, (0, 0))
+                    else:
+                        flat = find(window, value, nan, 0, 0)
+                    found[target + j] = tied if split else flat
+                    y[target + j] = x[base + place_of(g, flat, 0)]
 
-    return reduce_windows
+    return win_windows

@@ -9,7 +9,7 @@ import numpy as np
 from lunette.kernels.cpu.layout import COUNTS, MEMBERS, START, STEP, STOP, WINDOW_WIDTH
 from lunette.regions import Adaptive, Global, Part, Region, Sliding
 
-__all__ = ["as_real", "reader_table", "regular", "window_table"]
+__all__ = ["as_real", "reach", "reader_table", "regular", "window_table"]
 
 FAR_APART = 1 << 12
 """A stride past which windows that are much shorter do not count as lying alike."""
@@ -89,3 +89,10 @@ def regular(region: Region, n: int) -> tuple[int, int, int, int]:
     extreme = max(stride, abs(origin), dilation * kernel) > 4 * n + 64
     extreme = extreme or stride > max(FAR_APART, 8 * dilation * kernel)
     return (0, 0, 0, 0) if extreme or kernel == 0 else (stride, origin, dilation, kernel)
+
+
+def reach(region: Any) -> int:
+    """Cells of a sliding window along its axis; of other regions more than any."""
+    if isinstance(region, Part):
+        return reach(region.region)
+    return int(region.kernel) if isinstance(region, Sliding) else 1 << 62
