@@ -52,7 +52,7 @@ def test_chunks_of_the_result_may_be_asked_for(data):
     same_bits(lazy, y)
 
 
-@pytest.mark.parametrize("dtype", ["float16", "float64", "int16", "uint8", "bool"])
+@pytest.mark.parametrize("dtype", ["float16", "float64", "int64", "uint8"])
 def test_dtypes(dtype):
     x = np.random.default_rng(5).integers(0, 2 if dtype == "bool" else 9, (11, 7)).astype(dtype)
     lazy = da.from_array(x, chunks=(4, 3))
