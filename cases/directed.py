@@ -6,7 +6,7 @@ a wrong line in a kernel shows. The mutation tests run them on kernels that are 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,7 @@ from cases.agreement import (
 from lunette.reductions import Mean, Reduction, SmoothMax
 from lunette.regions import Adaptive, Global, Region, Sliding
 
-__all__ = ["CHECKS", "around_the_limit", "one_by_one"]
+__all__ = ["CHECKS", "around_the_limit", "channels_last", "one_by_one"]
 
 Regions = tuple[Region, ...]
 
@@ -165,6 +165,47 @@ def _layouts() -> list[str]:
                 difference = differing_bits(run(op, verb, view, along), wanted)
                 if difference:
                     found.append(f"{verb} of {op!r}, {name}: {difference}")
+    return found
+
+
+SMALL_WINDOWS = (
+    (Sliding(3, 2, 1), Sliding(3, 2, 1)),
+    (Sliding(2, 2, 0), Sliding(2, 2, 0)),
+    (Sliding(3, 1, 1), Sliding(2, 3, (0, 1))),
+    (Sliding(2, 1, 1), Sliding(3, 2, 2, dilation=2, ceil_mode=True)),
+    (Sliding(2, 2, 0), Sliding(3, 2, 1), Sliding(3, 1, 1)),
+)
+"""Of two axes and three."""
+
+
+def _with_care(shape: tuple[int, ...], dtype: str) -> Iterator[tuple[str, Any]]:
+    """Arrays of every kind; of floats one NaN among numbers, too, and zeros of both signs among them."""
+    for kind in values.kinds_of(dtype):
+        yield kind, values.filled(kind, shape, dtype)
+    if dtype in values.FLOATS:
+        x = values.filled("random", shape, dtype)
+        x[..., -1, -1][0, -1] = np.nan
+        yield "one NaN", x
+        x = values.filled("zeros", shape, dtype)
+        x[values.filled("ties", shape, dtype) < 0] = -1
+        yield "some zeros", x
+
+
+def channels_last(channels: int, dtype: str, width: int = 37) -> list[str]:
+    """Values of small windows whose channels lie side by side, where they are not those of the usual order."""
+    found = []
+    for regions in SMALL_WINDOWS:
+        shape = (2, channels, *(6, 5)[: len(regions) - 1], width)
+        for kind, x in _with_care(shape, dtype):
+            last = np.moveaxis(np.ascontiguousarray(np.moveaxis(x, 1, -1)), -1, 1)
+            for reduction in (ln.Max(), Mean(), Mean(count_include_pad=False)):
+                # A window of padding alone has no maximum.
+                if isinstance(reduction, ln.Max) and regions[1].dilation > 1:
+                    continue
+                op = pool(regions, reduction)
+                difference = differing_bits(run(op, "forward", last), run(op, "forward", x))
+                if difference:
+                    found.append(f"{op!r} of {channels} channels, {kind}: {difference}")
     return found
 
 
@@ -352,6 +393,7 @@ CHECKS: dict[str, Callable[[], list[str]]] = {
     "threads": _threads,
     "past the caches": _past_the_caches,
     "layouts": _layouts,
+    "channels last": lambda: channels_last(5, "float32") or channels_last(70, "float32"),
     "short rows": _short_rows,
     "parts": _parts,
 }

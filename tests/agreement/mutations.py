@@ -30,6 +30,7 @@ WINNERS, SPREAD, LANES = _of("winners"), _of("spread"), _of("lanes")
 HALF_LANES, STREAMS = _of("half_lanes"), _of("streams")
 FOLDED, UNSHARED, COUNTS = _of("folded_rows"), _of("unshared"), _of("counts")
 ALIKE, ACROSS = _of("rows_alike"), _of("across_rows")
+FOLDED_LANES, FOLDING = _of("folded_lanes"), _of("folding")
 PLACES, TABLES = _of("places"), _of("window_tables")
 OFFSETS, GATHERED, SMOOTH = _of("offsets"), _of("gathered"), _of("smooth")
 WINNING = _of("winning_rows")
@@ -386,6 +387,48 @@ MUTATIONS: tuple[Mutation, ...] = (
         "at += down",
         "at += 0",
         "max forward",
+    ),
+    Mutation(
+        "channels of the next position for those of a window's third",
+        FOLDED_LANES,
+        "load(s, p + 2 * far)",
+        "load(s, p + far)",
+        "channels last",
+    ),
+    Mutation(
+        "windows side by side read from where the row begins",
+        FOLDED_LANES,
+        "at, cells = base + low * wide, (high - low) * wide",
+        "at, cells = base, (high - low) * wide",
+        "channels last",
+    ),
+    Mutation(
+        "a NaN among many channels not flagged",
+        FOLDED_LANES,
+        "seen |= fold(x, at + c, rows, count, some, s, c)",
+        "fold(x, at + c, rows, count, some, s, c)",
+        "channels last",
+    ),
+    Mutation(
+        "a −0 among many channels not looked for",
+        FOLDED_LANES,
+        "mixed |= negative(x, at, rows, count, cells)",
+        "mixed |= count < 0",
+        "channels last",
+    ),
+    Mutation(
+        "the last channels of a position left out",
+        FOLDED_LANES,
+        "c = min(vector, max(0, wide - width))",
+        "c = min(vector, max(0, wide - width - 1))",
+        "channels last",
+    ),
+    Mutation(
+        "the last cells of a row not watched",
+        FOLDING,
+        "trusted = rest_of_rows(x, at, rows, count, n, s, to, trusted)",
+        "rest_of_rows(x, at, rows, count, n, s, to, trusted)",
+        "channels last",
     ),
     Mutation(
         "a row of another length taken for one that lies alike",

@@ -6,6 +6,7 @@ import pytest
 import lunette as ln
 from cases import values
 from cases.agreement import TIES, differing_bits, direction, run
+from cases.directed import channels_last
 from lunette.kernels.cpu import results
 
 OPS = (
@@ -82,6 +83,19 @@ def test_sums_have_the_same_bits_with_many_channels_last(backend, op, lengths):
         check_same(op, verb, last, along, expected, backend, "channels last")
         check_same(op, verb, x[:, ::2], None if along is None else along[:, ::2], expected[:, ::2],
                    backend, "every other channel")  # fmt: skip
+
+
+@pytest.mark.parametrize("channels", [4, 7, 16, 19, 33, 130])
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        "float32",
+        *(pytest.param(d, marks=pytest.mark.full) for d in values.DTYPES if d != "float32"),
+    ],
+)
+def test_small_windows_have_the_same_bits_with_channels_last(channels, dtype):
+    assert not channels_last(channels, dtype)
+    assert not channels_last(channels, dtype, width=3)
 
 
 @pytest.mark.parametrize("op", OPS, ids=repr)

@@ -43,6 +43,7 @@ from lunette.kernels.cpu.traits import (
     shares_little,
     straight,
     way,
+    with_lanes,
 )
 from lunette.kernels.cpu.window_tables import reach, regular
 from lunette.ops.base import is_float
@@ -61,7 +62,8 @@ __all__ = [
 Shape = tuple[int, ...]
 
 row_first, column_first, wide = Kernels("row_first"), Kernels("column_first"), Kernels("wide")
-folded_rows, unshared = Kernels("folded_rows"), Kernels("unshared")
+folded_rows, folded_lanes = Kernels("folded_rows"), Kernels("folded_lanes")
+unshared = Kernels("unshared")
 winners, offsets, gathered = Kernels("winners"), Kernels("offsets"), Kernels("gathered")
 spread, smooth, shares = Kernels("spread"), Kernels("smooth"), Kernels("shares")
 smooth_tangents = Kernels("smooth_tangents")
@@ -89,13 +91,11 @@ def forward_call(
             plan.divide_as(_real(dtype))
             if lane < 0 and not plan.empty and is_narrow(plan):
                 return _of_rows(narrow_means.kernel(dtype.name), plan, out, result, 8 * SLACK)
-            by_rows = few_rows(plan) and (op.rank == 2 or (op.rank == 3 and way(plan) != ""))
+            volume = op.rank == 3 and way(plan) != "" and not with_lanes(plan)
+            by_rows = few_rows(plan) and (op.rank == 2 or volume)
             by_rows = by_rows and all(reach(r) <= FOLDED_SUM for r in op.regions[:-1])
             if by_rows:
-                kernel, scratch = (
-                    folded_rows.kernel(dtype.name, "add", way(plan), folds(plan)),
-                    plan.folded_bytes,
-                )
+                kernel, scratch = _folded(plan, dtype, "add"), plan.folded_bytes
                 units = plan.items * plan.folded_tiles
             else:
                 kernel = column_first.kernel(dtype.name, straight(plan), doubling(plan))
@@ -113,7 +113,7 @@ def forward_call(
             if trusting:
                 scratch, edges = 8 * plan.scratch_cells, plan.tile_edges
                 if few_rows(plan):
-                    kernel = folded_rows.kernel(dtype.name, "most", way(plan), folds(plan))
+                    kernel = _folded(plan, dtype, "most")
                     scratch, edges = plan.folded_bytes, plan.folded_edges
                     units = plan.items * plan.folded_tiles
                 else:
@@ -319,6 +319,13 @@ def _in_order(plan: Plan, dtype: Any, shape: Shape, lane: int) -> Call:
     """The call for maxima of items with zeros of both signs and no NaN."""
     kernel, units = row_first.kernel(dtype.name, "most", near(plan)), plan.items * plan.tiles
     return Call(kernel, plan, shape, dtype, lane, units, 8 * plan.scratch_cells)
+
+
+def _folded(plan: Plan, dtype: Any, operation: str) -> Any:
+    """The kernel that folds the rows of a window first."""
+    if with_lanes(plan):
+        return folded_lanes.kernel(dtype.name, operation)
+    return folded_rows.kernel(dtype.name, operation, way(plan), folds(plan))
 
 
 def _of_rows(kernel: Any, plan: Plan, shape: Shape, dtype: Any, scratch: int = 0) -> Call:

@@ -21,7 +21,8 @@ from numba import types
 from lunette.kernels.cpu import machine
 from lunette.kernels.cpu.asking import ask
 from lunette.kernels.cpu.counts import cells_of_row, counted
-from lunette.kernels.cpu.halves import INFINITY, codec, ordered
+from lunette.kernels.cpu.folding import folding
+from lunette.kernels.cpu.halves import INFINITY
 from lunette.kernels.cpu.lanes import lanes
 from lunette.kernels.cpu.layout import (
     AXES,
@@ -51,11 +52,11 @@ from lunette.kernels.cpu.layout import (
     TABLE,
     WINDOW_WIDTH,
 )
-from lunette.kernels.cpu.machine import apart, compiled, pointer, within
+from lunette.kernels.cpu.machine import compiled, pointer, within
 from lunette.kernels.cpu.places import item_offset, list_cells
 from lunette.kernels.cpu.plan import BY_LINES, DIRECT, LINE, TOGETHER
 from lunette.kernels.cpu.rows_alike import rows_alike
-from lunette.kernels.cpu.streams import line_flow, settle, store_past
+from lunette.kernels.cpu.streams import line_flow, settle
 from lunette.kernels.cpu.trust import trust
 
 __all__ = ["kernel"]
@@ -81,95 +82,15 @@ def kernel(dtype: str, operation: str, way: str, folds: str) -> Any:
     "one"; or, for a mean of three axes, those that lie "across" planes are added first.
     """
     summing = operation == "add"
-    outer = codec(dtype, summing)
-    if outer.half and not summing:
-        outer = ordered(dtype)
+    outer, fill, safe, fold, negative, end = folding(dtype, operation)
     memory, work, kept = outer.memory, outer.work, outer.kept
-    from_x, here = lanes(memory, work, outer.half), lanes(work, work, "")
-    to_y = lanes(kept, work, outer.half)
-    width, load, load_part = here.width, from_x.load, from_x.load_part
-    load_s, load_step, store_s = here.load, here.load_step, here.store
+    here = lanes(work, work, "")
+    width, load_s, load_step = here.width, here.load, here.load_step
     evens, join, spread = here.evens, getattr(here, operation), here.spread
-    add, multiply, divide = here.add, here.multiply, here.divide
-    all_lanes, _, lost, while_ordered, while_not_zero, while_not_minus_zero = trust(
-        work, outer.half
-    )
-    store, store_part = to_y.store, to_y.store_part
+    all_lanes, _, lost, *_ = trust(work, outer.half)
     zero, halves = work(0), outer.half in INFINITY
-    fill = zero if summing else outer.least
-    size_of, kept_size, whole_lines = memory.bitwidth // 8, kept.bitwidth // 8, kept == work
+    size_of, kept_size = memory.bitwidth // 8, kept.bitwidth // 8
     pour_lines, pour_rest = line_flow()
-
-    @compiled
-    def safe(trusted, a, b):
-        """The lanes of `trusted` where neither is a NaN."""
-        within()
-        return trusted if summing else while_ordered(trusted, a, b)
-
-    @compiled
-    def many_rows(x, at, rows, count, n, s, to, trusted):
-        """`fold` of any rows, as far as whole vectors go: two of each row at a time, then one."""
-        within()
-        c = 0
-        while c + 2 * width <= n:
-            p = at + rows[0] + c
-            a, b = load(x, p), load(x, p + width)
-            trusted = safe(trusted, a, b)
-            for r in range(1, count):
-                p = at + rows[r] + c
-                d, e = load(x, p), load(x, p + width)
-                trusted = safe(trusted, d, e)
-                a, b = join(a, d), join(b, e)
-            store_s(s, to + c, a)
-            store_s(s, to + c + width, b)
-            c += 2 * width
-        if c + width <= n:
-            a = load(x, at + rows[0] + c)
-            trusted = safe(trusted, a, a)
-            for r in range(1, count):
-                d = load(x, at + rows[r] + c)
-                trusted = safe(trusted, d, d)
-                a = join(a, d)
-            store_s(s, to + c, a)
-        return trusted
-
-    @compiled
-    def rest_of_rows(x, at, rows, count, n, s, to, trusted):
-        """`fold` of the cells past the last whole vector, and `fill` after them."""
-        within()
-        c = n - n % width
-        a = load_part(x, at + rows[0] + c, 0, n - c, fill)
-        trusted = safe(trusted, a, a)
-        for r in range(1, count):
-            b = load_part(x, at + rows[r] + c, 0, n - c, fill)
-            trusted = safe(trusted, b, b)
-            a = join(a, b)
-        store_s(s, to + c, a)
-        return trusted
-
-    @compiled
-    def fold(x, at, rows, count, n, s, to):
-        """s[to + c] = the fold of x[at + rows[r] + c], r < count, for c < n; then `fill` to the vector's end.
-
-        Gives whether a lane must not be trusted.
-        """
-        within()
-        trusted = many_rows(x, at, rows, count, n, s, to, all_lanes())
-        if n % width > 0:
-            trusted = rest_of_rows(x, at, rows, count, n, s, to, trusted)
-        return lost(trusted)
-
-    @compiled
-    def negative(x, at, rows, count, n):
-        """Whether there is a −0 in the rows of a window."""
-        apart()
-        trusted, rest = all_lanes(), n % width
-        for r in range(count):
-            for c in range(0, n - rest, width):
-                trusted = while_not_minus_zero(trusted, load(x, at + rows[r] + c))
-            value = load_part(x, at + rows[r] + n - rest, 0, rest, fill)
-            trusted = while_not_minus_zero(trusted, value)
-        return lost(trusted)
 
     @compiled
     def windows(s, p, stride, dilation, kernel):
@@ -190,24 +111,6 @@ def kernel(dtype: str, operation: str, way: str, folds: str) -> Any:
             else:
                 best = join(best, load_step(s, p, stride, 0, width, zero))
         return best
-
-    @compiled
-    def end(value, divisors, j, lead, y, to, size, past, trusted):
-        """Store a vector of results, or `size` of its lanes; gives the lanes of `trusted` that are not zero.
-
-        With `past` a whole vector is a line of memory, and goes past the caches.
-        """
-        within()
-        if summing:
-            value = divide(value, multiply(lead, load_s(divisors, j)))
-            value = add(value, spread(zero))  # a sum starts from +0: it is never −0
-        if size < width:
-            store_part(y, to, value, size)
-        elif whole_lines & past:
-            store_past(y, to, value)
-        else:
-            store(y, to, value)
-        return trusted if summing else while_not_zero(trusted, value)
 
     @compiled
     def along(s, at, divisors, factor, y, to, m, past, stride, dilation, kernel):

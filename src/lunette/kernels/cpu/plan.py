@@ -15,6 +15,7 @@ from lunette.kernels.cpu.layout import (
     BATCH,
     BATCH_RANK,
     BATCH_WIDTH,
+    BESIDE,
     BETA,
     COUNT,
     COUNT_PADDING,
@@ -115,6 +116,9 @@ ENOUGH = 16
 
 FOLDED_OUTPUTS = 1 << 12
 """Outputs of a tile, about, where the rows of windows are folded as they are read."""
+
+BESIDE_CELLS = 1 << 11
+"""Cells that outputs made together read of a row, about, where channels are last."""
 
 TILE_CELLS = 1 << 14
 """Cells that a tile of a forward pass keeps in scratch memory, where that is possible."""
@@ -228,12 +232,19 @@ class Plan:
         # For rows that are folded: one with its padding, and four lists.
         lead = -(-int(header[LEFT]) // SLACK) * SLACK
         padded = lead + int(header[ROW_SIZE]) + SLACK
+        if lane >= 0:
+            # With channels last, what a few outputs of a row read; they have no padding.
+            stride, _, dilation, kernel = lie_of(header, rank - 1)
+            reach = dilation * (kernel - 1) + 1
+            beside = max(1, (BESIDE_CELLS // wide - reach) // max(1, stride) + 1)
+            header[BESIDE], padded = beside, (stride * (beside - 1) + reach) * wide + SLACK
         header[FOLDED_LEFT], header[FOLDED_ROW] = lead, padded
         header[LISTS], header[LIST] = 8 * padded, self.room
         header[STAGE] = -(-(int(header[LISTS]) + 32 * self.room) // LINE) * LINE
         self.folded_bytes = int(header[STAGE]) + 8 * outputs[-1] + 4 * LINE
-        if in_a_row(shape, strides[0]):
-            header[FLOW] = prod(pooled) // max(1, self.output_rows)
+        order = memory_order(len(shape), lane) or range(len(shape))
+        if in_a_row(tuple(shape[a] for a in order), tuple(strides[0][a] for a in order)):
+            header[FLOW] = prod(pooled) * wide // max(1, self.output_rows)
         self.prepared = int(max(header[ROW_SIZE], self.spread_row))
         self.at: int = self.table.__array_interface__["data"][0]
 

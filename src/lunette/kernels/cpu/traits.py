@@ -43,6 +43,7 @@ __all__ = [
     "shares_little",
     "straight",
     "way",
+    "with_lanes",
 ]
 
 Shape = tuple[int, ...]
@@ -56,10 +57,12 @@ def past_caches(plan: Plan, shape: Shape, size: int, vector: int) -> int:
 
     `vector` is the bytes of a vector of results. One by one, rows of a line or two are not worth the trouble.
     """
-    row = shape[-1] * size
+    row = (int(plan.table[LANES]) or shape[-1]) * size
     if prod(shape) * size >= LARGE:
         if vector == LINE and row % LINE == 0:
             plan.table[PAST] = DIRECT
+        elif plan.table[LANES]:
+            return 0
         elif way(plan) or (vector == LINE and row > 3 * LINE):
             plan.table[PAST] = BY_LINES
     return int(plan.table[PAST])
@@ -106,10 +109,16 @@ def ladder_cells(plan: Plan) -> int:
 def few_rows(plan: Plan) -> bool:
     """Whether a window is a few rows of small parts of rows, and few windows share a row."""
     *_, kernel = lie_of(plan.table, len(plan.longest) - 1)
-    side_by_side = len(plan.longest) > 1 and _in_place(plan)
+    side_by_side = len(plan.longest) > 1 and (_in_place(plan) or with_lanes(plan))
     cells = prod(_of_axes(plan, EXTENT)[:-1])
     shared = plan.output_rows * plan.room <= SHARED * cells
     return bool(side_by_side and 0 < kernel <= FOLDED and shared and plan.room <= MOST_ROWS)
+
+
+def with_lanes(plan: Plan) -> bool:
+    """Whether each position is some lanes side by side, and the next position follows them."""
+    lanes = int(plan.table[LANES])
+    return 0 < lanes == _of_axes(plan, STEP_X)[-1]
 
 
 def near(plan: Plan) -> bool:
