@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
@@ -22,10 +23,12 @@ from cases.agreement import (
     pool,
     run,
 )
+from lunette import offsets
+from lunette.kernels.cpu import turning
 from lunette.reductions import Mean, Reduction, SmoothMax
 from lunette.regions import Adaptive, Global, Region, Sliding
 
-__all__ = ["CHECKS", "around_the_limit", "channels_last", "one_by_one"]
+__all__ = ["CHECKS", "around_the_limit", "channels_last", "one_by_one", "turned_parts"]
 
 Regions = tuple[Region, ...]
 
@@ -192,20 +195,77 @@ def _with_care(shape: tuple[int, ...], dtype: str) -> Iterator[tuple[str, Any]]:
 
 
 def channels_last(channels: int, dtype: str, width: int = 37) -> list[str]:
-    """Values of small windows whose channels lie side by side, where they are not those of the usual order."""
+    """Every verb of small windows whose channels lie side by side, where results are not those of the usual order."""
     found = []
+    real = dtype in values.FLOATS
+    reductions = (ln.Max(), Mean(), Mean(count_include_pad=False), *[SmoothMax(1.5)] * real)
     for regions in SMALL_WINDOWS:
         shape = (2, channels, *(6, 5)[: len(regions) - 1], width)
         for kind, x in _with_care(shape, dtype):
-            last = np.moveaxis(np.ascontiguousarray(np.moveaxis(x, 1, -1)), -1, 1)
-            for reduction in (ln.Max(), Mean(), Mean(count_include_pad=False)):
+            for reduction in reductions:
                 # A window of padding alone has no maximum.
                 if isinstance(reduction, ln.Max) and regions[1].dilation > 1:
                     continue
                 op = pool(regions, reduction)
-                difference = differing_bits(run(op, "forward", last), run(op, "forward", x))
+                for what, there, here in _both_ways(op, x, real):
+                    difference = differing_bits(there, here)
+                    if difference:
+                        found.append(f"{what} of {op!r}, {channels} channels, {kind}: {difference}")
+    return found
+
+
+def _turned(x: Any) -> Any:
+    return np.moveaxis(np.ascontiguousarray(np.moveaxis(x, 1, -1)), -1, 1)
+
+
+def _both_ways(op: Any, x: Any, real: bool) -> Iterator[tuple[str, Any, Any]]:
+    """Results of verbs with channels last, and with them first."""
+    last, is_max = _turned(x), isinstance(op.reduction, ln.Max)
+    y = run(op, "forward", x)
+    yield "forward", run(op, "forward", last), y
+    if is_max:
+        yield from zip(
+            ("value", "index"),
+            run(op, "forward_with_indices", last),
+            run(op, "forward_with_indices", x),
+            strict=True,
+        )
+    if not real:
+        return
+    for verb, shape in (("jvp", x.shape), ("vjp", y.shape)):
+        along = direction(shape, x.dtype)
+        expected = run(op, verb, x, along)
+        yield verb, run(op, verb, last, _turned(along)), expected
+        yield f"{verb} along channels first", run(op, verb, last, along), expected
+    if is_max:
+        grad = direction(y.shape, x.dtype)
+        value, kept = offsets.forward_with_offsets(op, last)
+        yield "value with its offset", value, y
+        yield "offset", kept, offsets.forward_with_offsets(op, x)[1]
+        gradient = run(op, "vjp", x, grad)
+        for name, laid in (("last", _turned(grad)), ("first", grad)):
+            found = offsets.vjp_from_offsets(op, kept, laid, x.shape)
+            yield f"vjp from offsets, channels {name}", found, gradient
+
+
+def turned_parts(part: int = 1 << 15) -> list[str]:
+    """Verbs that turn arrays with channels last, in parts of some items and some channels: of `part` bytes, about."""
+    with mock.patch.object(turning, "PART", part):
+        return _turned_parts()
+
+
+def _turned_parts() -> list[str]:
+    found = []
+    for channels, width in ((37, 23), (5, 40)):
+        x = values.filled("random", (3, channels, 18, width), "float32")
+        for op in (ln.SmoothMaxPool((3, 3), 1.5, 2, 1), ln.GlobalMaxPool(2, ties="split")):
+            grad = direction(op.out_shape(x.shape), x.dtype)
+            for verb, along in (("forward", None), ("jvp", x), ("vjp", grad)):
+                laid = along if along is None else _turned(along)
+                here, there = run(op, verb, x, along), run(op, verb, _turned(x), laid)
+                difference = differing_bits(there, here)
                 if difference:
-                    found.append(f"{op!r} of {channels} channels, {kind}: {difference}")
+                    found.append(f"{verb} of {op!r}, {channels} channels: {difference}")
     return found
 
 
@@ -393,6 +453,7 @@ CHECKS: dict[str, Callable[[], list[str]]] = {
     "threads": _threads,
     "past the caches": _past_the_caches,
     "layouts": _layouts,
+    "turned": turned_parts,
     "channels last": lambda: channels_last(5, "float32") or channels_last(70, "float32"),
     "short rows": _short_rows,
     "parts": _parts,

@@ -31,6 +31,8 @@ HALF_LANES, STREAMS = _of("half_lanes"), _of("streams")
 FOLDED, UNSHARED, COUNTS = _of("folded_rows"), _of("unshared"), _of("counts")
 ALIKE, ACROSS = _of("rows_alike"), _of("across_rows")
 FOLDED_LANES, FOLDING = _of("folded_lanes"), _of("folding")
+LANE_WINNERS, LANE_GATHERED = _of("lane_winners"), _of("lane_gathered")
+TRANSPOSITION, TURNING, LANE_PLAN = _of("transposition"), _of("turning"), _of("lane_plan")
 PLACES, TABLES = _of("places"), _of("window_tables")
 OFFSETS, GATHERED, SMOOTH = _of("offsets"), _of("gathered"), _of("smooth")
 WINNING = _of("winning_rows")
@@ -429,6 +431,76 @@ MUTATIONS: tuple[Mutation, ...] = (
         "trusted = rest_of_rows(x, at, rows, count, n, s, to, trusted)",
         "rest_of_rows(x, at, rows, count, n, s, to, trusted)",
         "channels last",
+    ),
+    Mutation(
+        "the last of equal channels for the first",
+        LANE_WINNERS,
+        "with_it = larger_from(best, value, with_it, other)",
+        "with_it = larger_from(value, best, other, with_it)",
+        "channels last",
+    ),
+    Mutation(
+        "a window's second row of channels from its first cell on only",
+        LANE_WINNERS,
+        "for t in range(0 if r > 0 else 1, members):",
+        "for t in range(1, members):",
+        "channels last",
+    ),
+    Mutation(
+        "taps on padding not counted with channels last",
+        LANE_WINNERS,
+        "lead = start if indexes else skipped(g, e, j)",
+        "lead = start if indexes else 0",
+        "channels last",
+    ),
+    Mutation(
+        "a tangent of −0 kept with channels last",
+        LANE_WINNERS,
+        "store(y, to + c, add(with_it, spread(zero)))",
+        "store(y, to + c, with_it)",
+        "channels last",
+    ),
+    Mutation(
+        "rows of readers of channels in the order of their marks",
+        LANE_GATHERED,
+        "codes[new] = code * g[e + BOX] + tap",
+        "codes[new] = code + tap",
+        "channels last",
+    ),
+    Mutation(
+        "gradients of channels of one item for all",
+        LANE_GATHERED,
+        "source, lines = item_offset(g, item, 1), item * g[OUTPUT_ROWS]",
+        "source, lines = item_offset(g, 0, 1), item * g[OUTPUT_ROWS]",
+        "channels last",
+    ),
+    Mutation(
+        "a tap without the taps of the axis before, with channels last",
+        LANE_PLAN,
+        "entry[READ_BY], entry[BOX] = place, entry[KERNEL] or longest",
+        "entry[READ_BY], entry[BOX] = place, entry[KERNEL] + 1",
+        "channels last",
+    ),
+    Mutation(
+        "the rest of a matrix turned one column late",
+        TRANSPOSITION,
+        "y[to + c * apart + r] = x[at + r * far + c]",
+        "y[to + c * apart + r] = x[at + r * far + max(0, c - 1)]",
+        "turned",
+    ),
+    Mutation(
+        "two rows of a block exchanged",
+        TRANSPOSITION,
+        "low = [k if not k & step else side + k - step for k in range(side)]",
+        "low = [k if not k & step or step == 8 else side + k - step for k in range(side)]",
+        "turned",
+    ),
+    Mutation(
+        "the second part of the channels laid over the first",
+        TURNING,
+        "_transpose(flat, result[items, :, channels])",
+        "_transpose(flat, result[items, :, : y.shape[1]])",
+        "turned",
     ),
     Mutation(
         "a row of another length taken for one that lies alike",

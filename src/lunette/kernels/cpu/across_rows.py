@@ -16,6 +16,10 @@ from lunette.kernels.cpu.machine import compiled, within
 __all__ = ["across_between"]
 
 
+PIECE = 1 << 10
+"""Cells of a long row that are added to in turn: they stay in the nearest cache."""
+
+
 @cache
 def across_between(source: Codec, target: Codec, operation: str, watch: bool = False) -> Any:
     """`across` from rows of one array to rows of another: x to scratch, or scratch to y.
@@ -25,6 +29,7 @@ def across_between(source: Codec, target: Codec, operation: str, watch: bool = F
     inputs = lanes(source.memory, source.work, source.half)
     outputs = lanes(target.kept, target.work, target.half)
     width, load, load_part = inputs.width, inputs.load, inputs.load_part
+    load_y = outputs.load
     store, store_part, join = outputs.store, outputs.store_part, getattr(inputs, operation)
     zero, unordered, summing = source.work(0), inputs.unordered, operation == "add"
 
@@ -101,6 +106,25 @@ def across_between(source: Codec, target: Codec, operation: str, watch: bool = F
         store(y, to + seven, m)
 
     @compiled
+    def piece_of_many(x, at, step, count, y, to, size):
+        """`many` of a piece of a long row, which stays near while it is added to, row by row in the order of memory."""
+        within()
+        for t in range(count):
+            p, c = at + t * step, 0
+            while c + width <= size:
+                value = load(x, p + c)
+                ask_for(x, p + c)
+                if t > 0:
+                    value = join(load_y(y, to + c), value)
+                store(y, to + c, value)
+                c += width
+            if c < size:
+                value = load_part(x, p + c, 0, size - c, zero)
+                if t > 0:
+                    value = join(load_y(y, to + c), value)
+                store_part(y, to + c, value, size - c)
+
+    @compiled
     def few(x, p, step, count):
         a = load(x, p)
         if count == 1:
@@ -137,6 +161,9 @@ def across_between(source: Codec, target: Codec, operation: str, watch: bool = F
                 seen |= more
         elif summing & (4 * width < size) & (size <= 8 * width):
             row_of_many(x, at, step, count, y, to, size)
+        elif summing & (size >= 2 * PIECE):
+            for c in range(0, size, PIECE):
+                piece_of_many(x, at + c, step, count, y, to + c, min(PIECE, size - c))
         else:
             fours = whole - whole % (4 * width)
             for c in range(0, fours, 4 * width):

@@ -16,6 +16,7 @@ from lunette.kernels.cpu.tiling import Tiling
 
 __all__ = [
     "Call",
+    "LaneGradient",
     "MarkedGradient",
     "QuickCall",
     "ScatteredGradient",
@@ -94,11 +95,12 @@ class Call:
         self.pieces = Pieces.of(edges, self.shape, array, size, prepared)
         return self
 
-    def new(self) -> Array:
-        """The array for the result."""
+    def new(self, dtype: Any = None) -> Array:
+        """The array for the result, or for one of another dtype beside it."""
+        dtype = dtype or self.dtype
         if self.order is None:
-            return new_array(self.shape, self.dtype)
-        return new_array(self.in_memory, self.dtype).transpose(self.back)
+            return new_array(self.shape, dtype)
+        return new_array(self.in_memory, dtype).transpose(self.back)
 
     def run(self, a: Array, b: Array, c: Array) -> None:
         if self.small:
@@ -203,6 +205,18 @@ class ScatteredGradient:
         return values, places, np.array(at, np.int64)
 
 
+class LaneGradient:
+    """The gradient of a max with channels last: marks, then gathering by them."""
+
+    def __init__(self, marks: Call, gather: Call) -> None:
+        self.marks, self.gather, self.new = marks, gather, gather.new
+
+    def run(self, x: Array, gy: Array, gx: Array) -> None:
+        marks = self.marks.new()
+        self.marks.run(x, marks, marks)
+        self.gather.run(marks, gy, gx)
+
+
 class TiledCall:
     """Kernels on tiles, one after the other, and the call that does flagged items again.
 
@@ -215,9 +229,9 @@ class TiledCall:
         self.steps, self.shape, self.dtype, self.again = steps, shape, dtype, again
         self.small = steps[0][1].small
 
-    def new(self) -> Array:
-        """The array for the result."""
-        return new_array(self.shape, self.dtype)
+    def new(self, dtype: Any = None) -> Array:
+        """The array for the result, or for one of another dtype beside it."""
+        return new_array(self.shape, dtype or self.dtype)
 
     def run(self, a: Array, b: Array, c: Array) -> None:
         flags = np.zeros(self.steps[0][1].items, np.uint8)

@@ -10,12 +10,14 @@ import numpy as np
 
 from lunette.kernels.cpu.calls import (
     Call,
+    LaneGradient,
     MarkedGradient,
     QuickCall,
     ScatteredGradient,
     TiledCall,
     WeightedGradient,
 )
+from lunette.kernels.cpu.lane_plan import LanePlan
 from lunette.kernels.cpu.library import Kernels
 from lunette.kernels.cpu.plan import (
     DIRECT,
@@ -55,11 +57,15 @@ __all__ = [
     "gather_call",
     "gradient_call",
     "indices_call",
+    "lane_plan",
     "offsets_call",
     "tangent_call",
 ]
 
 Shape = tuple[int, ...]
+
+FEWEST_CHANNELS = 16
+"""Channels that fill a vector of any dtype that goes by vectors of channels."""
 
 row_first, column_first, wide = Kernels("row_first"), Kernels("column_first"), Kernels("wide")
 folded_rows, folded_lanes = Kernels("folded_rows"), Kernels("folded_lanes")
@@ -69,6 +75,7 @@ spread, smooth, shares = Kernels("spread"), Kernels("smooth"), Kernels("shares")
 smooth_tangents = Kernels("smooth_tangents")
 narrow_means = Kernels("narrow_means")
 direct, scattered = Kernels("direct"), Kernels("scattered")
+lane_winners, lane_gathered = Kernels("lane_winners"), Kernels("lane_gathered")
 
 
 @lru_cache(maxsize=1024)
@@ -145,6 +152,8 @@ def indices_call(
 ) -> Call | TiledCall:
     """The call for values and the flat positions of their winners."""
     out = _kept_shape(op, shape)
+    if lanes := lane_plan(op, shape, strides, strides, dtype):
+        return _by_lanes(*lanes, "indices", out, dtype)
     if same := on_one_axis(op, shape, (strides,), (), dtype.itemsize, ANY_LENGTH):
         op, shape, (strides,), _ = same
     y_steps = _result_steps(_kept_shape(op, shape), -1)
@@ -164,9 +173,11 @@ def indices_call(
 
 
 @lru_cache(maxsize=1024)
-def offsets_call(op: Pooling, shape: Shape, strides: Shape, dtype: Any) -> TiledCall | None:
-    """The call for values and offsets; items with a NaN are flagged, and left to the caller."""
+def offsets_call(op: Pooling, shape: Shape, strides: Shape, dtype: Any) -> Call | TiledCall | None:
+    """The call for values and offsets; items with a NaN may be flagged, and left to the caller."""
     out = _kept_shape(op, shape)
+    if lanes := lane_plan(op, shape, strides, strides, dtype):
+        return _by_lanes(*lanes, "kept", out, dtype)
     y_steps = _result_steps(out, -1)
     steps = (_elements(strides, dtype), y_steps, y_steps)
     tiling = _tiling(op, shape, steps, dtype)
@@ -176,8 +187,12 @@ def offsets_call(op: Pooling, shape: Shape, strides: Shape, dtype: Any) -> Tiled
 
 
 @lru_cache(maxsize=1024)
-def gather_call(op: Pooling, shape: Shape, grad: Shape, dtype: Any) -> TiledCall | None:
+def gather_call(op: Pooling, shape: Shape, grad: Shape, dtype: Any) -> Call | TiledCall | None:
     """The call for gradients of cells from offsets."""
+    lane = lane_axis(_kept_shape(op, shape), _elements(grad, dtype), op.rank)
+    steps = _bytes(_result_steps(shape, lane), dtype)
+    if lanes := lane_plan(op, shape, steps, grad, dtype):
+        return _gather_by_lanes(*lanes, shape, dtype)
     steps = _result_steps(shape, -1)
     back = _tiling(op, shape, (steps, _elements(grad, dtype), steps), dtype, backward=True)
     if back is None or max(back.readers) > SIDE_BY_SIDE:
@@ -192,6 +207,8 @@ def tangent_call(
     """The call for directional derivatives of max and smooth max."""
     kind, ties = _kind(op.reduction), getattr(op.reduction, "ties", "")
     out = _kept_shape(op, shape)
+    if ties == "first" and (lanes := lane_plan(op, shape, strides, tangent, dtype)):
+        return _by_lanes(*lanes, "jvp", out, dtype)
     op, shape, (strides, tangent), _ = said_anew(op, shape, (strides, tangent), (), dtype.itemsize)
     y_steps = _result_steps(_kept_shape(op, shape), -1)
     all_steps = (_elements(strides, dtype), y_steps, _elements(tangent, dtype))
@@ -215,9 +232,13 @@ def tangent_call(
 @lru_cache(maxsize=1024)
 def gradient_call(
     op: Pooling, shape: Shape, strides: Shape, grad: Shape, dtype: Any, trusting: bool = True
-) -> Call | TiledCall | ScatteredGradient:
+) -> Call | TiledCall | ScatteredGradient | LaneGradient:
     """The call for gradients of cells."""
     kind, ties, whole_shape = _kind(op.reduction), getattr(op.reduction, "ties", ""), shape
+    if ties == "first" and (lanes := lane_plan(op, shape, strides, grad, dtype)):
+        out, byte = _kept_shape(op, shape), np.dtype(np.uint8)
+        found = _by_lanes(*lanes, "offsets", out, dtype, byte)
+        return LaneGradient(found, _gather_by_lanes(*lanes, shape, dtype))
     op, shape, (strides,), (grad,) = said_anew(
         op, shape, (strides,), (grad,), dtype.itemsize, kind == MEAN
     )
@@ -272,6 +293,45 @@ def gradient_call(
     kernel = direct.gradient_kernel(dtype.name, kind, ties)
     scratch = 24 * plan.room + 8 * (2 * plan.slab_cells + max(plan.slab_cells, shape[-1]))
     return Call(kernel, plan, whole_shape, dtype, -1, units, scratch)
+
+
+# -- a max with channels last --
+
+
+@lru_cache(maxsize=1024)
+def lane_plan(
+    op: Pooling, shape: Shape, strides: Shape, other: Shape, dtype: Any
+) -> tuple[LanePlan, int] | None:
+    """The plan of a max of small windows by vectors of channels, and their axis; None where they are not served so.
+
+    `other` has the strides of the gradient or of the tangent, whose channels have to lie side by side too.
+    """
+    if not isinstance(op.reduction, Max) or dtype.itemsize < (2 if is_float(dtype) else 4):
+        return None
+    steps, others = _elements(strides, dtype), _elements(other, dtype)
+    lane = lane_axis(shape, steps, op.rank)
+    if lane < 0 or shape[lane] < FEWEST_CHANNELS or others[lane] != 1 or 0 in shape:
+        return None
+    cells = prod(
+        min(reach(region), n) for region, n in zip(op.regions, shape[-op.rank :], strict=True)
+    )
+    if cells > SIDE_BY_SIDE:
+        return None
+    plan = LanePlan(op, shape, (steps, others, others), lane)
+    return (plan, lane) if plan.has_winners and plan.cells <= MOST_CELLS else None
+
+
+def _by_lanes(
+    plan: LanePlan, lane: int, verb: str, shape: Shape, dtype: Any, result: Any = None
+) -> Call:
+    kernel, units = lane_winners.kernel(dtype.name, verb), plan.items * plan.output_rows
+    return Call(kernel, plan, shape, result or dtype, lane, units, plan.listed)
+
+
+def _gather_by_lanes(plan: LanePlan, lane: int, shape: Shape, dtype: Any) -> Call:
+    past_caches(plan, shape, dtype.itemsize, _vector(dtype))
+    units = plan.items * plan.input_rows
+    return Call(lane_gathered.kernel(dtype.name), plan, shape, dtype, lane, units, plan.listed)
 
 
 # -- what the choice depends on --
@@ -355,6 +415,10 @@ def _kept_shape(op: Pooling, shape: Shape) -> Shape:
     """The shape of the result with every pooled axis kept."""
     out = op.out_shape(shape)
     return out if op.keepdims else out + (1,) * op.rank
+
+
+def _bytes(steps: Shape, dtype: Any) -> Shape:
+    return tuple(s * dtype.itemsize for s in steps)
 
 
 def _elements(strides: Shape, dtype: Any) -> Shape:

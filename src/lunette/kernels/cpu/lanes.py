@@ -115,6 +115,8 @@ def lanes(memory: Any, work: Any, half: str) -> Lanes:
             return ordered_lanes(builder, value)
         if half:
             return narrowed(builder, value, half)
+        if kept.bitwidth > work.bitwidth:
+            return builder.sext(value, ir.VectorType(ir.IntType(kept.bitwidth), count))
         if kept != work:
             return builder.trunc(value, ir.VectorType(ir.IntType(kept.bitwidth), count))
         return value

@@ -31,20 +31,17 @@ from lunette.kernels.cpu.layout import (
     EXTENT,
     FLAT,
     KERNEL,
-    MEMBERS,
     ORIGIN,
     RANK,
     STEP_X,
     STEP_Y,
     STEP_Z,
     STRIDE,
-    TABLE,
-    WINDOW_WIDTH,
 )
 from lunette.kernels.cpu.machine import compiled, pointer
 from lunette.kernels.cpu.passes import moves
-from lunette.kernels.cpu.phases import leading_place, rows_of, skipped, tile_of, tile_rows
-from lunette.kernels.cpu.places import item_offset, list_cells
+from lunette.kernels.cpu.phases import leading_place, rows_of, tile_of, tile_rows
+from lunette.kernels.cpu.places import item_offset, list_cells, list_taps, skipped
 from lunette.kernels.cpu.tiling import (
     AREA,
     COLUMNS,
@@ -76,22 +73,6 @@ def kernel(dtype: str, verb: str) -> Any:
     keeps, gathers = verb in ("offsets", "kept"), verb == "jvp"
     indexes = verb == "indices"
     any_row, by_one, by_two = winning_rows(outer, verb in ("indices", "kept"))
-
-    @compiled
-    def leading_taps(g, lead, codes):
-        """Which taps of the box of the leading axes a window has there, in row-major order."""
-        count, codes[0] = 1, 0
-        for axis in range(g[RANK] - 2):
-            entry, after = AXES + axis * AXIS_WIDTH, 1
-            for later in range(axis + 1, g[RANK] - 2):
-                after *= g[AXES + later * AXIS_WIDTH + COUNT]
-            i = (lead // after) % g[entry + COUNT]
-            length, skip = g[g[entry + TABLE] + WINDOW_WIDTH * i + MEMBERS], skipped(g, entry, i)
-            for old in range(count - 1, -1, -1):  # from the back: each makes room for its own
-                code = codes[old] * g[entry + BOX] + skip
-                for tap in range(length - 1, -1, -1):
-                    codes[old * length + tap] = code + tap
-            count *= length
 
     @compiled
     def place_cells(g, places, lists, layer, rows, start, step, code):
@@ -151,7 +132,7 @@ def kernel(dtype: str, verb: str) -> Any:
             from_j = column_tile * g[COLUMNS]
             columns = min(m, from_j + g[COLUMNS]) - from_j
             leads, _ = list_cells(g, rank - 2, lead, lists, most_cells)
-            leading_taps(g, lead, layer_taps)
+            list_taps(g, rank - 2, lead, layer_taps)
             base, third, seen = item_offset(g, item, 0), item_offset(g, item, 2), False
             # Elements of a row that are not side by side are laid so, from `left` on.
             left, right, pitch, first_row = 0, n, pitch_x, 0

@@ -22,11 +22,8 @@ from lunette.kernels.cpu.layout import (
     BOX,
     COUNT,
     COUNTS,
-    DILATION,
     EXTENT,
-    KERNEL,
     MEMBERS,
-    ORIGIN,
     RANK,
     READ_BY,
     START,
@@ -34,11 +31,11 @@ from lunette.kernels.cpu.layout import (
     STEP_X,
     STEP_Y,
     STOP,
-    STRIDE,
     TABLE,
     WINDOW_WIDTH,
 )
 from lunette.kernels.cpu.machine import apart, compiled, real, within
+from lunette.kernels.cpu.places import skipped
 from lunette.kernels.cpu.tiling import (
     COLUMN_TILES,
     DEPTH,
@@ -61,7 +58,6 @@ __all__ = [
     "reads",
     "rows_in_ring",
     "rows_of",
-    "skipped",
     "tile_of",
     "tile_rows",
 ]
@@ -133,17 +129,6 @@ def rows_in_ring(g, i, leads, deep, slot, begin, places):
             places[count] = begin + layer * deep + ((first + r * step) & last) * slot
             count += 1
     return count
-
-
-@compiled
-def skipped(g, entry, i):
-    """Taps of output `i` on an axis that lie before the input."""
-    if g[entry + KERNEL] == 0:
-        return 0
-    before = (
-        g[g[entry + TABLE] + WINDOW_WIDTH * i + START] - g[entry + STRIDE] * i - g[entry + ORIGIN]
-    )
-    return before // g[entry + DILATION] if before > 0 else 0
 
 
 @compiled

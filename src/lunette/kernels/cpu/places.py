@@ -11,21 +11,34 @@ from lunette.kernels.cpu.layout import (
     BATCH,
     BATCH_RANK,
     BATCH_WIDTH,
+    BOX,
     COUNT,
     COUNTS,
+    DILATION,
     FLAT,
+    KERNEL,
     MEMBERS,
+    ORIGIN,
     RANK,
     START,
     STEP,
     STEP_X,
     STEP_Z,
+    STRIDE,
     TABLE,
     WINDOW_WIDTH,
 )
 from lunette.kernels.cpu.machine import compiled, real
 
-__all__ = ["item_offset", "list_cells", "output_row", "parted", "place_of"]
+__all__ = [
+    "item_offset",
+    "list_cells",
+    "list_taps",
+    "output_row",
+    "parted",
+    "place_of",
+    "skipped",
+]
 
 
 @compiled
@@ -95,3 +108,31 @@ def list_cells(g, axes, output, lists, most):
                 lists[2 * most + new] = flat + p * g[entry + FLAT]
         count *= length
     return count, counted
+
+
+@compiled
+def skipped(g, entry, i):
+    """Taps of output `i` on an axis that lie before the input."""
+    if g[entry + KERNEL] == 0:
+        return 0
+    before = (
+        g[g[entry + TABLE] + WINDOW_WIDTH * i + START] - g[entry + STRIDE] * i - g[entry + ORIGIN]
+    )
+    return before // g[entry + DILATION] if before > 0 else 0
+
+
+@compiled
+def list_taps(g, axes, output, codes):
+    """Which taps of the box of the first `axes` axes a window has there, in row-major order, as `list_cells` has its cells."""
+    count, codes[0] = 1, 0
+    for axis in range(axes):
+        entry, after = AXES + axis * AXIS_WIDTH, 1
+        for later in range(axis + 1, axes):
+            after *= g[AXES + later * AXIS_WIDTH + COUNT]
+        i = (output // after) % g[entry + COUNT]
+        length, skip = g[g[entry + TABLE] + WINDOW_WIDTH * i + MEMBERS], skipped(g, entry, i)
+        for old in range(count - 1, -1, -1):  # from the back: each makes room for its own
+            code = codes[old] * g[entry + BOX] + skip
+            for tap in range(length - 1, -1, -1):
+                codes[old * length + tap] = code + tap
+        count *= length

@@ -6,16 +6,18 @@ from typing import Any
 
 import numpy as np
 
+from lunette.kernels.cpu.calls import Call
 from lunette.kernels.cpu.choice import (
     forward_call,
     gather_call,
     gradient_call,
     indices_call,
+    lane_plan,
     offsets_call,
     tangent_call,
 )
 from lunette.kernels.cpu.long_axes import LONG, long_axis
-from lunette.kernels.cpu.results import new_array
+from lunette.kernels.cpu.turning import ChannelsLast, channels_last
 from lunette.ops.base import is_float
 from lunette.ops.pooling import Pooling
 from lunette.reductions import Max, Mean, SmoothMax
@@ -53,10 +55,11 @@ def forward(op: Pooling, operands: tuple[Array, ...]) -> Array:
         return _nothing(op, x)
     if max(x.shape) > LONG and (long := long_axis(op, x.shape)):
         return long.forward(lambda part, slab: forward(part, (slab,)), x)
-    call = forward_call(op, x.shape, x.strides, x.dtype)
-    y = call.new()
-    call.run(x, y, y)
-    return y if op.keepdims else y.reshape(call.shape[: -op.rank])
+    if isinstance(op.reduction, SmoothMax) and (last := channels_last(op.rank, x)):
+        (y,) = last.apply(lambda x: (_values(op, x),), x)
+    else:
+        y = _values(op, x)
+    return _as_kept(op, y)
 
 
 def forward_with_indices(op: Pooling, operands: tuple[Array, ...]) -> tuple[Array, Array]:
@@ -66,14 +69,11 @@ def forward_with_indices(op: Pooling, operands: tuple[Array, ...]) -> tuple[Arra
         return _nothing(op, x), _nothing(op, x).astype(np.int64)
     if max(x.shape) > LONG and (long := long_axis(op, x.shape)):
         return long.forward_with_indices(lambda part, x: forward_with_indices(part, (x,)), x)
-    call = indices_call(op, x.shape, x.strides, x.dtype)
-    y = call.new()
-    z = new_array(call.shape, np.dtype(np.int64))
-    call.run(x, y, z)
-    if op.keepdims:
-        return y, z
-    shape = call.shape[: -op.rank]
-    return y.reshape(shape), z.reshape(shape)
+    if last := _turning(op, x, x, "first"):
+        y, z = last.apply(lambda x: _values_and_indices(op, x), x)
+    else:
+        y, z = _values_and_indices(op, x)
+    return _as_kept(op, y), _as_kept(op, z)
 
 
 def jvp(op: Pooling, operands: tuple[Array, ...], tangents: tuple[Array, ...]) -> Array:
@@ -85,10 +85,11 @@ def jvp(op: Pooling, operands: tuple[Array, ...], tangents: tuple[Array, ...]) -
         return _nothing(op, x)
     if max(x.shape) > LONG and (long := long_axis(op, x.shape)):
         return long.forward(lambda part, x, dx: jvp(part, (x,), (dx,)), x, dx)
-    call = tangent_call(op, x.shape, x.strides, dx.strides, x.dtype)
-    y = call.new()
-    call.run(x, y, dx)
-    return y if op.keepdims else y.reshape(call.shape[: -op.rank])
+    if last := _turning(op, x, dx):
+        (y,) = last.apply(lambda x, dx: (_tangents(op, x, dx),), x, dx)
+    else:
+        y = _tangents(op, x, dx)
+    return _as_kept(op, y)
 
 
 def vjp(op: Pooling, operands: tuple[Array, ...], grad: Array) -> tuple[Array, ...]:
@@ -100,46 +101,110 @@ def vjp(op: Pooling, operands: tuple[Array, ...], grad: Array) -> tuple[Array, .
         return (long.vjp(lambda part, x, gy: vjp(part, (x,), gy)[0], x, gy),)
     if not op.keepdims:
         gy = gy.reshape(gy.shape + (1,) * op.rank)
-    call = gradient_call(op, x.shape, x.strides, gy.strides, x.dtype)
-    gx = call.new()
-    call.run(x, gy, gx)
-    return (gx,)
+    if not isinstance(op.reduction, Mean) and (last := _turning(op, x, gy)):
+        return last.apply(lambda x, gy: (_gradients(op, x, gy),), x, gy)
+    return (_gradients(op, x, gy),)
 
 
 def forward_with_offsets(op: Pooling, x: Array) -> tuple[Array, Array] | None:
     """The value of every window and the offset of its first winner; None where no kernel has them."""
+    x = _readable(x)
+    if max(x.shape) > LONG or offsets_call(op, x.shape, x.strides, x.dtype) is None:
+        return None
+    if last := _turning(op, x, x, "first"):
+        y, z = last.apply(lambda x: _values_and_offsets(op, x), x)
+    else:
+        y, z = _values_and_offsets(op, x)
+    return _as_kept(op, y), _as_kept(op, z)
+
+
+def vjp_from_offsets(op: Pooling, shape: Shape, offsets: Array, grad: Array) -> Array | None:
+    """The gradient of every cell; None where no kernel gives it."""
+    gy = _readable(grad)
+    if not op.keepdims:
+        gy, offsets = (a.reshape(a.shape + (1,) * op.rank) for a in (gy, offsets))
+    if max(shape) > LONG or gather_call(op, shape, gy.strides, gy.dtype) is None:
+        return None
+    pooled = shape[len(shape) - op.rank :]
+
+    def gathered(gy: Array, offsets: Array) -> tuple[Array]:
+        whole = (*gy.shape[: -op.rank], *pooled)
+        call: Any = gather_call(op, whole, gy.strides, gy.dtype)
+        gx = call.new()
+        if isinstance(call, Call):
+            call.run(np.ascontiguousarray(offsets.transpose(call.order)), gy, gx)
+        else:
+            call.work(np.ascontiguousarray(offsets), gy, gx, np.zeros(1, np.uint8))
+        return (gx,)
+
+    call = gather_call(op, shape, gy.strides, gy.dtype)
+    last = None if isinstance(call, Call) else channels_last(op.rank, gy)
+    return (last.apply(gathered, gy, offsets) if last else gathered(gy, offsets))[0]
+
+
+# -- with every pooled axis kept --
+
+
+def _values(op: Pooling, x: Array) -> Array:
+    call = forward_call(op, x.shape, x.strides, x.dtype)
+    y = call.new()
+    call.run(x, y, y)
+    return y
+
+
+def _values_and_indices(op: Pooling, x: Array) -> tuple[Array, Array]:
+    call = indices_call(op, x.shape, x.strides, x.dtype)
+    y, z = call.new(), call.new(np.dtype(np.int64))
+    call.run(x, y, z)
+    return y, z
+
+
+def _tangents(op: Pooling, x: Array, dx: Array) -> Array:
+    call = tangent_call(op, x.shape, x.strides, dx.strides, x.dtype)
+    y = call.new()
+    call.run(x, y, dx)
+    return y
+
+
+def _gradients(op: Pooling, x: Array, gy: Array) -> Array:
+    call = gradient_call(op, x.shape, x.strides, gy.strides, x.dtype)
+    gx = call.new()
+    call.run(x, gy, gx)
+    return gx
+
+
+def _values_and_offsets(op: Pooling, x: Array) -> tuple[Array, Array]:
     from lunette.offsets import offsets_of
 
-    x = _readable(x)
-    call = None
-    if max(x.shape) <= LONG:
-        call = offsets_call(op, x.shape, x.strides, x.dtype)
-    if call is None:
-        return None
-    y, z = call.new(), new_array(call.shape, np.dtype(np.uint8))
+    call: Any = offsets_call(op, x.shape, x.strides, x.dtype)
+    y, z = call.new(), call.new(np.dtype(np.uint8))
+    if isinstance(call, Call):
+        call.run(x, y, z)
+        return y, z
     flags = np.zeros(call.steps[0][1].items, np.uint8)
     call.work(x, y, z, flags)
     if flags.any():
         # Items with a NaN, by kernels that know them.
         place = np.unravel_index(np.flatnonzero(flags), x.shape[: x.ndim - op.rank])
         some = np.ascontiguousarray(x[place])
-        y[place], indices = forward_with_indices(op, (some,))
-        z[place] = offsets_of(op, some.shape, indices)
-    shape = call.shape if op.keepdims else call.shape[: -op.rank]
-    return y.reshape(shape), z.reshape(shape)
+        y[place], indices = _values_and_indices(op, some)
+        z[place] = offsets_of(op, some.shape, _as_kept(op, indices)).reshape(indices.shape)
+    return y, z
 
 
-def vjp_from_offsets(op: Pooling, shape: Shape, offsets: Array, grad: Array) -> Array | None:
-    """The gradient of every cell; None where no kernel gives it."""
-    gy, marks = _readable(grad), np.ascontiguousarray(offsets)
-    if not op.keepdims:
-        gy = gy.reshape(gy.shape + (1,) * op.rank)
-    call = gather_call(op, shape, gy.strides, gy.dtype) if max(shape) <= LONG else None
-    if call is None:
+def _turning(op: Pooling, x: Array, other: Array, ties: str = "") -> ChannelsLast | None:
+    """How to turn an array with channels last, unless kernels go by its channels."""
+    if x.flags.c_contiguous:
         return None
-    gx = call.new()
-    call.work(marks, gy, gx, np.zeros(1, np.uint8))
-    return gx
+    first = (ties or getattr(op.reduction, "ties", "")) == "first"
+    if first and lane_plan(op, x.shape, x.strides, other.strides, x.dtype):
+        return None
+    return channels_last(op.rank, x)
+
+
+def _as_kept(op: Pooling, y: Array) -> Array:
+    """A result without the pooled axes where the op does not keep them."""
+    return y if op.keepdims else y.reshape(y.shape[: -op.rank])
 
 
 def _nothing(op: Pooling, x: Array) -> Array:

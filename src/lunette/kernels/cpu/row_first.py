@@ -167,7 +167,7 @@ def kernel(dtype: str, operation: str, near: bool) -> Any:
         """Rows that are not read in place: by lanes, with gaps between cells, or with long windows."""
         rank, wide = g[RANK], g[LANES]
         e = AXES + (rank - 1) * AXIS_WIDTH
-        n, far, table = g[e + EXTENT], g[e + STEP_X], g[e + TABLE]
+        n, m, far, table = g[e + EXTENT], g[e + COUNT], g[e + STEP_X], g[e + TABLE]
         stride, origin, dilation, size = (
             g[e + STRIDE],
             g[e + ORIGIN],
@@ -183,7 +183,7 @@ def kernel(dtype: str, operation: str, near: bool) -> Any:
                 if rank > 1:
                     at += position * g[AXES + STEP_X]
                 if wide > 0:
-                    if size <= g[FOLD]:
+                    if (size <= g[FOLD]) | (stride >= size) | (m == 1):
                         for j in range(from_j, to_j):
                             w = table + WINDOW_WIDTH * j
                             to = place + (j - from_j) * wide

@@ -41,7 +41,7 @@ from lunette.kernels.cpu.window_tables import regular, window_table
 from lunette.ops.pooling import Pooling
 from lunette.reductions import SmoothMax
 
-__all__ = ["MOST_CELLS", "Tiling", "lies_alike"]
+__all__ = ["MOST_CELLS", "Tiling", "lies_alike", "reading_spans", "reading_taps"]
 
 Shape = tuple[int, ...]
 Strides = tuple[int, ...]
@@ -134,14 +134,14 @@ class Tiling:
             entry = (pooled[i], outputs[i], *steps, at, flat, *alike)
             entry_of(g, i)[: len(entry)] = entry
             entry_of(g, i)[BOX] = alike[3] or self.longest[i]
-        spans = [_spans(g, i, w) for i, w in enumerate(windows)]
+        spans = [reading_spans(g, i, w) for i, w in enumerate(windows)]
         if backward:
             for i in range(rank - 2):
                 entry_of(g, i)[READ_BY] = self._keep(_readers(spans[i], pooled[i]))
             if rank > 1:
                 at = self.place
                 dilation = lie_of(g, rank - 2)[2]
-                lists = _lists(windows[-2], spans[-2], dilation, pooled[-2], at)
+                lists = reading_taps(windows[-2], spans[-2], dilation, pooled[-2], at)
                 entry_of(g, rank - 2)[READ_BY] = self._keep(lists)
                 g[ROW_KINDS] = self._keep(_kinds(g, rank - 2, lists, at))
         made, taken = (pooled, outputs) if backward else (outputs, pooled)
@@ -294,7 +294,7 @@ def _padded(values: Any, more: int) -> Any:
     return padded
 
 
-def _spans(g: Any, axis: int, windows: Any) -> Any:
+def reading_spans(g: Any, axis: int, windows: Any) -> Any:
     """The first position that each window may read and the one past the last, in order of outputs.
 
     Dilation and padding together can put the first cell of a later window before that of an
@@ -317,7 +317,7 @@ def _readers(spans: Any, n: int) -> Any:
     return readers
 
 
-def _lists(windows: Any, spans: Any, dilation: int, n: int, place: int) -> Any:
+def reading_taps(windows: Any, spans: Any, dilation: int, n: int, place: int) -> Any:
     """For each position the outputs that read it, in order, and which tap of their box it is.
 
     First where the list of each position begins and the last one ends, then the lists; all is to

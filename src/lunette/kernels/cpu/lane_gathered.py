@@ -1,0 +1,136 @@
+"""The gradient of a max of small windows where channels lie side by side: every input gathers from the outputs that read it.
+
+Sums start from +0 and follow the row-major order of outputs, as in `gathered` and in the specification.
+"""
+
+# Numba types the kernels, not mypy.
+# mypy: disable-error-code="no-untyped-def,no-untyped-call"
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from numba import types
+
+from lunette.kernels.cpu import machine
+from lunette.kernels.cpu.halves import codec
+from lunette.kernels.cpu.lanes import lanes
+from lunette.kernels.cpu.layout import (
+    AXES,
+    AXIS_WIDTH,
+    BOX,
+    COUNT,
+    EXTENT,
+    LANES,
+    LIST,
+    OUTPUT_ROWS,
+    PAST,
+    RANK,
+    READ_BY,
+    STEP_Y,
+)
+from lunette.kernels.cpu.machine import apart, compiled, pointer, within
+from lunette.kernels.cpu.places import item_offset
+from lunette.kernels.cpu.plan import DIRECT, LINE
+from lunette.kernels.cpu.streams import settle, store_past
+
+__all__ = ["kernel"]
+
+
+@cache
+def kernel(dtype: str) -> Any:
+    """The kernel for a dtype: array 0 is the marks, 1 the gradient of the result, 2 that of the input.
+
+    There are as many channels as a vector has numbers, at least. Marks and array 2 lie in memory as their positions
+    come, each with its channels.
+    """
+    outer = codec(dtype, False)
+    memory, work = outer.memory, outer.work
+    here, to_x = lanes(work, work, ""), lanes(memory, work, outer.half)
+    width, spread, add = here.width, here.spread, here.add
+    load_marked, store = to_x.load_marked, to_x.store
+    zero, byte = work(0), types.uint8
+    whole_lines = memory == work
+
+    @compiled
+    def rows_reading(g, row, most, marks, grads, codes):
+        """The rows of outputs that read a row of inputs, in order: where their marks and gradients are, and its number in their box."""
+        apart()
+        count = 1
+        marks[0] = grads[0] = codes[0] = 0
+        for axis in range(g[RANK] - 1):
+            e, after = AXES + axis * AXIS_WIDTH, 1
+            for later in range(axis + 1, g[RANK] - 1):
+                after *= g[AXES + later * AXIS_WIDTH + EXTENT]
+            list_at = g[e + READ_BY] + row // after % g[e + EXTENT]
+            first, last = g[list_at], g[list_at + 1]
+            readers = (last - first) // 2
+            for old in range(count - 1, -1, -1):  # from the back: each makes room for its own
+                a, b, code = marks[old], grads[old], codes[old]
+                for number in range(readers - 1, -1, -1):
+                    i, tap = g[first + 2 * number], g[first + 2 * number + 1]
+                    new = old * readers + number
+                    marks[new] = a * g[e + COUNT] + i
+                    grads[new] = b + i * g[e + STEP_Y]
+                    codes[new] = code * g[e + BOX] + tap
+            count *= readers
+        return count
+
+    @compiled
+    def keep(gx, at, value, past):
+        within()
+        if whole_lines & past:
+            store_past(gx, at, value)
+        else:
+            store(gx, at, value)
+
+    @machine.kernel
+    def gather(marks_at, gy_at, gx_at, scratch_at, g_at, rows_of_inputs, first, last):
+        g = pointer(g_at, types.int64)
+        gy, gx, marks = pointer(gy_at, memory), pointer(gx_at, memory), pointer(marks_at, byte)
+        rank, wide, most = g[RANK], g[LANES], g[LIST]
+        rows = pointer(scratch_at, types.int64)
+        grads = pointer(scratch_at + 8 * most, types.int64)
+        codes = pointer(scratch_at + 16 * most, types.int64)
+        e = AXES + (rank - 1) * AXIS_WIDTH
+        n, m, far, box, list_at = (
+            g[e + EXTENT],
+            g[e + COUNT],
+            g[e + STEP_Y],
+            g[e + BOX],
+            g[e + READ_BY],
+        )
+        past = (g[PAST] == DIRECT) & (gx_at % LINE == 0)
+        for unit in range(first, last):
+            item, row = unit // rows_of_inputs, unit % rows_of_inputs
+            source, lines = item_offset(g, item, 1), item * g[OUTPUT_ROWS]
+            count = rows_reading(g, row, most, rows, grads, codes)
+            for p in range(n):
+                begin, end, to = g[list_at + p], g[list_at + p + 1], (unit * n + p) * wide
+                vector = 0
+                while vector + 2 * width <= wide:
+                    a, b = spread(zero), spread(zero)
+                    for r in range(count):
+                        k, i = (lines + rows[r]) * m * wide + vector, source + grads[r] + vector
+                        for reader in range(begin, end, 2):
+                            j, code = g[reader], byte(codes[r] * box + g[reader + 1])
+                            at, mark = i + j * far, k + j * wide
+                            a = add(a, load_marked(gy, at, marks, mark, code))
+                            b = add(b, load_marked(gy, at + width, marks, mark + width, code))
+                    keep(gx, to + vector, a, past)
+                    keep(gx, to + vector + width, b, past)
+                    vector += 2 * width
+                while vector < wide:
+                    # The last vector ends with the position, so it may repeat some channels of the one before.
+                    c, a = min(vector, wide - width), spread(zero)
+                    for r in range(count):
+                        k, i = (lines + rows[r]) * m * wide + c, source + grads[r] + c
+                        for reader in range(begin, end, 2):
+                            j, code = g[reader], byte(codes[r] * box + g[reader + 1])
+                            a = add(a, load_marked(gy, i + j * far, marks, k + j * wide, code))
+                    keep(gx, to + c, a, past)
+                    vector += width
+        settle()
+
+    return gather

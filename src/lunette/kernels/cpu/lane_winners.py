@@ -1,0 +1,161 @@
+"""Who wins each small window of a max where channels lie side by side: vectors of channels, cell by cell.
+
+The cells of a window come in row-major order, so the first of equals and the first NaN stay. A mark is the winner's place
+in the window's box of taps, as in `offsets`, or its flat position.
+"""
+
+# Numba types the kernels, not mypy.
+# mypy: disable-error-code="no-untyped-def,no-untyped-call"
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from numba import types
+
+from lunette.kernels.cpu import machine
+from lunette.kernels.cpu.asking import ask
+from lunette.kernels.cpu.halves import codec
+from lunette.kernels.cpu.lanes import lanes
+from lunette.kernels.cpu.layout import (
+    AXES,
+    AXIS_WIDTH,
+    BOX,
+    COUNT,
+    FLOW,
+    LANES,
+    LIST,
+    MEMBERS,
+    OUTPUT_ROWS,
+    RANK,
+    START,
+    STEP,
+    STEP_X,
+    STEP_Z,
+    TABLE,
+    WINDOW_WIDTH,
+)
+from lunette.kernels.cpu.machine import compiled, pointer, within
+from lunette.kernels.cpu.places import item_offset, list_cells, list_taps, skipped
+
+__all__ = ["kernel"]
+
+
+@cache
+def kernel(dtype: str, verb: str) -> Any:
+    """The kernel of a verb for a dtype whose vectors have at most 16 numbers; there are as many channels, and no window is empty.
+
+    Array 0 is x. `indices` writes values to array 1 and flat positions to array 2; `kept` values and marks; `offsets` marks
+    to array 2 alone; `jvp` reads the tangent from array 2 and writes array 1.
+    """
+    outer = codec(dtype, False)
+    memory, work = outer.memory, outer.work
+    mark = types.int64 if work.bitwidth == 64 else types.int32
+    from_x, here = lanes(memory, work, outer.half), lanes(work, work, "")
+    marks, bytes_, places = (
+        lanes(mark, mark, ""),
+        lanes(types.uint8, mark, ""),
+        lanes(types.int64, mark, ""),
+    )
+    width, load, store, add = here.width, from_x.load, from_x.store, here.add
+    larger, larger_from, spread, spread_mark = (
+        here.larger,
+        here.larger_from,
+        here.spread,
+        marks.spread,
+    )
+    store_byte, store_place, add_mark = bytes_.store, places.store, marks.add
+    zero, size_of = work(0), memory.bitwidth // 8
+    indexes, follows, writes = verb == "indices", verb == "jvp", verb in ("indices", "kept")
+
+    @compiled
+    def there(dx, p, code):
+        """What goes with a cell: its tangent, or its mark."""
+        within()
+        return load(dx, p) if follows else spread_mark(mark(code))
+
+    @compiled
+    def window(x, dx, p, q, rows, others, codes, count, members, far, far_z, apart):
+        """The winner of a window of vectors, and what goes with it.
+
+        Cells are at p + rows[r] + t·far; tangents at q + others[r] + t·far_z; marks are codes[r] + t·apart.
+        """
+        within()
+        best = load(x, p + rows[0])
+        with_it = there(dx, q + others[0], codes[0])
+        for r in range(count):
+            at, to, code = p + rows[r], q + others[r], codes[r]
+            for t in range(0 if r > 0 else 1, members):
+                value = load(x, at + t * far)
+                other = there(dx, to + t * far_z, code + t * apart)
+                with_it = larger_from(best, value, with_it, other)
+                best = larger(best, value)
+        return best, with_it
+
+    @machine.kernel
+    def win(x_at, y_at, z_at, scratch_at, g_at, room, first, last):
+        g, rows = pointer(g_at, types.int64), pointer(scratch_at, types.int64)
+        x, y, dx = pointer(x_at, memory), pointer(y_at, memory), pointer(z_at, memory)
+        kept, indices = pointer(z_at, types.uint8), pointer(z_at, types.int64)
+        rank, wide, most, lines = g[RANK], g[LANES], g[LIST], g[OUTPUT_ROWS]
+        others = pointer(scratch_at + 8 * most, types.int64)
+        codes = pointer(scratch_at + 16 * most, types.int64)
+        taps = pointer(scratch_at + 24 * most, types.int64)
+        e = AXES + (rank - 1) * AXIS_WIDTH
+        m, table, far, far_z, box = (
+            g[e + COUNT],
+            g[e + TABLE],
+            g[e + STEP_X],
+            g[e + STEP_Z],
+            g[e + BOX],
+        )
+        flow = g[FLOW] * size_of
+        asked = first // lines * lines * flow
+        for unit in range(first, last):
+            item, row = unit // lines, unit % lines
+            base, third = item_offset(g, item, 0), item_offset(g, item, 2)
+            count, _ = list_cells(g, rank - 1, row, rows, most)
+            if not indexes:
+                list_taps(g, rank - 1, row, taps)
+                for r in range(count):
+                    codes[r] = taps[r] * box
+            # Results follow each other in memory, row by row.
+            to, reached = unit * m * wide, base * size_of + row * flow
+            for j in range(m):
+                w = table + WINDOW_WIDTH * j
+                start, step, members = g[w + START], g[w + STEP], g[w + MEMBERS]
+                if flow > 0:
+                    asked = ask(x_at, asked, reached + flow * (j + 1) // m)
+                lead = start if indexes else skipped(g, e, j)
+                apart = step if indexes else 1
+                for vector in range(0, wide, width):
+                    # The last vector ends with the position, so it may repeat some channels of the one before.
+                    c = min(vector, wide - width)
+                    best, with_it = window(
+                        x,
+                        dx,
+                        base + start * far + c,
+                        third + start * far_z + c,
+                        rows,
+                        others,
+                        codes,
+                        count,
+                        members,
+                        step * far,
+                        step * far_z,
+                        apart,
+                    )
+                    if follows:
+                        store(y, to + c, add(with_it, spread(zero)))
+                        continue
+                    with_it = add_mark(with_it, spread_mark(mark(lead)))
+                    if writes:
+                        store(y, to + c, best)
+                    if indexes:
+                        store_place(indices, to + c, with_it)
+                    else:
+                        store_byte(kept, to + c, with_it)
+                to += wide
+
+    return win

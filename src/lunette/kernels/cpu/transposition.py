@@ -1,0 +1,143 @@
+"""Matrices copied so that rows become columns: square blocks of them in registers, the rest element by element."""
+
+# Numba types the kernels, not mypy.
+# mypy: disable-error-code="no-untyped-def,no-untyped-call"
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from lunette.kernels.cpu import machine
+from lunette.kernels.cpu.machine import compiled, pointer, within
+from lunette.kernels.cpu.plan import LINE
+from lunette.kernels.cpu.streams import settle
+
+__all__ = ["kernel"]
+
+BLOCK = 16
+"""Rows and columns of a block, at most; they are of 64 bytes, at most."""
+
+
+@cache
+def kernel(size: int) -> Any:
+    """The kernel for elements of `size` bytes.
+
+    Arrays 0 and 1 are the source and the target. The table has: rows and columns of a matrix of the source; elements
+    from one matrix to the next and from one row to the next, in the source, then in the target; and
+    positions of a unit, and units of a matrix, on the axis along which the rows that lie further apart go.
+    """
+    element, side = types.Integer.from_bitwidth(8 * size), min(BLOCK, 64 // size)
+
+    def turned(context: Any, builder: Any, arguments: Any, past: bool) -> Any:
+        x, at, far, y, to, apart = arguments
+        kind = ir.VectorType(ir.IntType(8 * size), side)
+        vectors = []
+        for _ in range(side):
+            place = builder.bitcast(builder.gep(x, [at]), kind.as_pointer())
+            vectors.append(builder.load(place, align=size))
+            at = builder.add(at, far)
+        step = 1
+        while step < side:
+            low = [k if not k & step else side + k - step for k in range(side)]
+            high = [k + step if not k & step else side + k for k in range(side)]
+            for i in range(side):
+                if not i & step:
+                    a, b = vectors[i], vectors[i + step]
+                    for place, order in ((i, low), (i + step, high)):
+                        mask = ir.Constant(ir.VectorType(ir.IntType(32), side), order)
+                        vectors[place] = builder.shuffle_vector(a, b, mask)
+            step *= 2
+        for vector in vectors:
+            place = builder.bitcast(builder.gep(y, [to]), kind.as_pointer())
+            store = builder.store(vector, place, align=side * size if past else size)
+            if past:
+                flag = builder.module.add_metadata([ir.Constant(ir.IntType(32), 1)])
+                store.set_metadata("nontemporal", flag)
+            to = builder.add(to, apart)
+        return context.get_dummy_value()
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def turn(context: Any, x: Any, at: Any, far: Any, y: Any, to: Any, apart: Any) -> Any:
+        """A block of rows, `far` apart in x, becomes columns of y, whose rows are `apart`."""
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            return turned(context, builder, arguments, False)
+
+        return types.void(x, at, far, y, to, apart), generate
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def turn_past(context: Any, x: Any, at: Any, far: Any, y: Any, to: Any, apart: Any) -> Any:
+        """`turn` past the caches: rows of the block are whole lines of y."""
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            return turned(context, builder, arguments, True)
+
+        return types.void(x, at, far, y, to, apart), generate
+
+    @compiled
+    def one_by_one(x, at, far, rows, columns, y, to, apart):
+        """Any part of a matrix."""
+        within()
+        for r in range(rows):
+            for c in range(columns):
+                y[to + c * apart + r] = x[at + r * far + c]
+
+    @compiled
+    def block(x, at, far, rows, columns, y, to, apart, past):
+        """A block, or what there is of it."""
+        within()
+        if (rows == side) & (columns == side) & past:
+            turn_past(x, at, far, y, to, apart)
+        elif (rows == side) & (columns == side):
+            turn(x, at, far, y, to, apart)
+        else:
+            one_by_one(x, at, far, rows, columns, y, to, apart)
+
+    @machine.kernel
+    def transpose(x_at, y_at, z_at, scratch_at, g_at, room, first, last):
+        g, x, y = pointer(g_at, types.int64), pointer(x_at, element), pointer(y_at, element)
+        rows, columns, x_next, far, y_next, apart = g[0], g[1], g[2], g[3], g[4], g[5]
+        chunk, chunks = g[6], g[7]
+        line = side * size
+        past = (line == LINE) & (y_at % LINE == 0) & (apart * size % LINE == 0)
+        past &= y_next * size % LINE == 0
+        for unit in range(first, last):
+            base, target, begin = (
+                unit // chunks * x_next,
+                unit // chunks * y_next,
+                unit % chunks * chunk,
+            )
+            # Blocks follow each other where the rows that lie further apart go on: few rows at a time are written or read.
+            if far < apart:
+                end = min(rows, begin + chunk)
+                for c in range(0, columns, side):
+                    for r in range(begin, end, side):
+                        at, to = base + r * far + c, target + c * apart + r
+                        block(
+                            x,
+                            at,
+                            far,
+                            min(side, end - r),
+                            min(side, columns - c),
+                            y,
+                            to,
+                            apart,
+                            False,
+                        )
+            else:
+                end = min(columns, begin + chunk)
+                for r in range(0, rows, side):
+                    for c in range(begin, end, side):
+                        at, to = base + r * far + c, target + c * apart + r
+                        block(
+                            x, at, far, min(side, rows - r), min(side, end - c), y, to, apart, past
+                        )
+
+        settle()
+
+    return transpose
