@@ -28,7 +28,14 @@ from lunette.kernels.cpu import turning
 from lunette.reductions import Mean, Reduction, SmoothMax
 from lunette.regions import Adaptive, Global, Region, Sliding
 
-__all__ = ["CHECKS", "around_the_limit", "channels_last", "one_by_one", "turned_parts"]
+__all__ = [
+    "CHECKS",
+    "around_the_limit",
+    "channels_last",
+    "long_rows_of_channels",
+    "one_by_one",
+    "turned_parts",
+]
 
 Regions = tuple[Region, ...]
 
@@ -168,7 +175,9 @@ def _layouts() -> list[str]:
                 difference = differing_bits(run(op, verb, view, along), wanted)
                 if difference:
                     found.append(f"{verb} of {op!r}, {name}: {difference}")
-    return found
+    many, op = values.filled("random", (3, 17, 5, 7), "float32"), ln.GlobalAvgPool(2)
+    difference = differing_bits(run(op, "forward", _turned(many)), run(op, "forward", many))
+    return [*found, f"{op!r} of many items: {difference}"] if difference else found
 
 
 SMALL_WINDOWS = (
@@ -246,6 +255,16 @@ def _both_ways(op: Any, x: Any, real: bool) -> Iterator[tuple[str, Any, Any]]:
         for name, laid in (("last", _turned(grad)), ("first", grad)):
             found = offsets.vjp_from_offsets(op, kept, laid, x.shape)
             yield f"vjp from offsets, channels {name}", found, gradient
+
+
+def long_rows_of_channels() -> list[str]:
+    """Means over rows of thousands of channels, which are added to in pieces."""
+    x, found = values.filled("random", (2, 70, 9, 41), "float32"), []
+    for op in (ln.GlobalAvgPool(2), ln.AdaptiveAvgPool((2, 3)), ln.GlobalMaxPool(2)):
+        difference = differing_bits(run(op, "forward", _turned(x)), run(op, "forward", x))
+        if difference:
+            found.append(f"{op!r}: {difference}")
+    return found
 
 
 def turned_parts(part: int = 1 << 15) -> list[str]:
@@ -454,6 +473,7 @@ CHECKS: dict[str, Callable[[], list[str]]] = {
     "past the caches": _past_the_caches,
     "layouts": _layouts,
     "turned": turned_parts,
+    "long rows of channels": long_rows_of_channels,
     "channels last": lambda: channels_last(5, "float32") or channels_last(70, "float32"),
     "short rows": _short_rows,
     "parts": _parts,

@@ -433,6 +433,27 @@ MUTATIONS: tuple[Mutation, ...] = (
         "channels last",
     ),
     Mutation(
+        "the last column of many small windows left out",
+        NARROW,
+        "for c in range(1, size):",
+        "for c in range(1, size - 1):",
+        "layouts",
+    ),
+    Mutation(
+        "many small windows summed from the first item on",
+        NARROW,
+        "place = at + (first + i) * g[BATCH + 1]",
+        "place = at + i * g[BATCH + 1]",
+        "layouts",
+    ),
+    Mutation(
+        "a long row of channels begun anew in the middle of its sums",
+        ACROSS,
+        "if t > 0:\n                    value = join(load_y(y, to + c), value)\n                store(y, to + c, value)",
+        "if t > 1:\n                    value = join(load_y(y, to + c), value)\n                store(y, to + c, value)",
+        "long rows of channels",
+    ),
+    Mutation(
         "the last of equal channels for the first",
         LANE_WINNERS,
         "with_it = larger_from(best, value, with_it, other)",

@@ -6,7 +6,7 @@ import pytest
 import lunette as ln
 from cases import values
 from cases.agreement import TIES, differing_bits, direction, run
-from cases.directed import channels_last, turned_parts
+from cases.directed import channels_last, long_rows_of_channels, turned_parts
 from lunette.kernels.cpu import results, turning
 
 OPS = (
@@ -114,6 +114,7 @@ def test_an_array_too_large_to_turn_is_read_as_it_lies(monkeypatch):
 
 def test_rows_of_many_channels_are_made_in_pieces():
     assert not channels_last(130, "float32")
+    assert not long_rows_of_channels()
 
 
 @pytest.mark.parametrize("op", OPS, ids=repr)

@@ -22,6 +22,8 @@ from lunette.kernels.cpu.lanes import lanes
 from lunette.kernels.cpu.layout import (
     AXES,
     AXIS_WIDTH,
+    BATCH,
+    BATCH_RANK,
     COUNT,
     DIVISORS,
     OUTPUT_ROWS,
@@ -31,7 +33,7 @@ from lunette.kernels.cpu.layout import (
     TABLE,
     WINDOW_WIDTH,
 )
-from lunette.kernels.cpu.machine import compiled, pointer, within
+from lunette.kernels.cpu.machine import apart, compiled, pointer, within
 from lunette.kernels.cpu.places import item_offset, output_row, parted
 from lunette.kernels.cpu.wide_windows import cell_place, rows_of
 
@@ -51,6 +53,8 @@ def kernel(dtype: str) -> Any:
         inputs.add,
         here.store,
     )
+    load_step, divide, spread = here.load_step, here.divide, here.spread
+    keep = lanes(kept, work, outer.half).store
     zero = work(0)
 
     @compiled
@@ -73,6 +77,31 @@ def kernel(dtype: str) -> Any:
                 total = add(total, load_part(x, at, 0, cells, zero))
         store(s, to, total)
 
+    @compiled
+    def some_at_once(x, y, s, g, divisors, first, last):
+        """A vector of items with one window each, then the next, while they are whole; gives the first that is left.
+
+        What the columns of each add up to is a row of s; their sums go column by column.
+        """
+        apart()
+        table = g[AXES + AXIS_WIDTH + TABLE]
+        size = g[table + STOP] - g[table + START]
+        if (size > width) | (g[BATCH + 2] != 1):
+            return first
+        rows, pitch, _ = rows_of(g, 0)
+        at, to = cell_place(g, 0, 0, 0, 0, STEP_X) + g[table + START], output_row(g, 0, 1)
+        count = spread(work(cells_of_row(g, 0)) * divisors[0])
+        while first + width <= last:
+            for i in range(width):
+                place = at + (first + i) * g[BATCH + 1]
+                add_rows(x, place, pitch, rows, size, s, i * width)
+            total = load_step(s, 0, width, 0, width, zero)
+            for c in range(1, size):
+                total = add(total, load_step(s, c, width, 0, width, zero))
+            keep(y, to + first, add(divide(total, count), spread(zero)))  # never −0
+            first += width
+        return first
+
     @machine.kernel
     def average_windows(x_at, y_at, z_at, scratch_at, g_at, room, first, last):
         g, s = pointer(g_at, types.int64), pointer(scratch_at, work)
@@ -80,6 +109,8 @@ def kernel(dtype: str) -> Any:
         e = AXES + AXIS_WIDTH
         m, table = g[e + COUNT], g[e + TABLE]
         known, place, to, rows, pitch, factor = -1, 0, 0, 0, 0, work(1)
+        if (m == 1) & (g[OUTPUT_ROWS] == 1) & (g[BATCH_RANK] == 1):
+            first = some_at_once(x, y, s, g, divisors, first, last)
         for unit in range(first, last):
             item, row = parted(unit, g[OUTPUT_ROWS])
             if row != known:
