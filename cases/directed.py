@@ -203,12 +203,19 @@ def _with_care(shape: tuple[int, ...], dtype: str) -> Iterator[tuple[str, Any]]:
         yield "some zeros", x
 
 
-def channels_last(channels: int, dtype: str, width: int = 37) -> list[str]:
+def channels_last(
+    channels: int,
+    dtype: str,
+    width: int = 37,
+    reductions: tuple[Reduction, ...] = (),
+    windows: tuple[tuple[Sliding, ...], ...] = SMALL_WINDOWS,
+) -> list[str]:
     """Every verb of small windows whose channels lie side by side, where results are not those of the usual order."""
     found = []
     real = dtype in values.FLOATS
-    reductions = (ln.Max(), Mean(), Mean(count_include_pad=False), *[SmoothMax(1.5)] * real)
-    for regions in SMALL_WINDOWS:
+    means = Mean(), Mean(count_include_pad=False)
+    reductions = reductions or (ln.Max(), *means, *[SmoothMax(1.5)] * real)
+    for regions in windows:
         shape = (2, channels, *(6, 5)[: len(regions) - 1], width)
         for kind, x in _with_care(shape, dtype):
             for reduction in reductions:
@@ -474,7 +481,11 @@ CHECKS: dict[str, Callable[[], list[str]]] = {
     "layouts": _layouts,
     "turned": turned_parts,
     "long rows of channels": long_rows_of_channels,
-    "channels last": lambda: channels_last(5, "float32") or channels_last(70, "float32"),
+    "channels last": lambda: [
+        line
+        for n in (5, 70)
+        for line in channels_last(n, "float32", 37, (ln.Max(),), SMALL_WINDOWS[::4])
+    ],
     "short rows": _short_rows,
     "parts": _parts,
 }

@@ -808,7 +808,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "rows before the input counted as none",
-        PHASES,
+        PLACES,
         "return before // g[entry + DILATION] if before > 0 else 0",
         "return 0",
         "max vjp first",
