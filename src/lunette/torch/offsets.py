@@ -48,9 +48,10 @@ def serves(x: Tensor, op: str, backend: str | None) -> bool:
         return False
     if x.is_cuda:
         return backend in (None, "triton") and _taps(op) <= NOWHERE
-    # On a CPU rows must lie side by side, and windows be so small that kernels go cell by cell.
-    in_rows = x.device.type == "cpu" and x.is_contiguous() and x.is_floating_point()
-    return in_rows and backend in (None, "cpu") and _taps(op) <= SIDE_BY_SIDE
+    # On a CPU rows or channels must lie side by side, and windows be so small that kernels go cell by cell.
+    laid = x.is_contiguous() or format_of(x) is not torch.contiguous_format
+    in_order = x.device.type == "cpu" and laid and x.is_floating_point()
+    return in_order and backend in (None, "cpu") and _taps(op) <= SIDE_BY_SIDE
 
 
 @lru_cache(maxsize=4096)
