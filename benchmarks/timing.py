@@ -36,7 +36,7 @@ def once(function: Callable[[], Any]) -> float:
 def interleaved(
     functions: dict[str, Callable[[], Any]],
     seconds: float = 0.5,
-    rounds: int = 3,
+    rounds: int = 8,
     least: int = 1,
     warm: int = 2,
 ) -> dict[str, Timing]:
