@@ -1,8 +1,8 @@
 """Arrays with channels last, for verbs whose kernels go along rows: turned part by part, and their results turned back.
 
-To gather a row from among the channels takes a line of memory for each cell. It is faster to copy a few
-megabytes so that rows lie as the kernels want them, while they are in a cache, than to read so. Results have their channels last, as
-those of the other verbs.
+To gather a row from among the channels takes a line of memory for each cell. It is faster to copy about a
+megabyte so that rows lie as the kernels want them, and to read that while it is in a cache. Threads take parts
+by turns. Results have their channels last, as those of the other verbs.
 """
 
 from __future__ import annotations
@@ -40,7 +40,10 @@ SMALL = 1 << 14
 
 
 def channels_last(rank: int, x: Array) -> ChannelsLast | None:
-    """How to turn `x`, whose last `rank` axes are pooled; None where it has not its channels last, is small, or would need too large a copy."""
+    """How to turn `x`, whose last `rank` axes are pooled.
+
+    None where it has not its channels last, is small, or would need too large a copy.
+    """
     if x.nbytes < SMALL or x.flags.c_contiguous:
         return None
     steps = tuple(s // x.dtype.itemsize for s in x.strides)
@@ -56,7 +59,7 @@ class ChannelsLast:
     """The layout of an array, and verbs on parts of it: some of its items, some of their channels."""
 
     def __init__(self, x: Array, rank: int, lane: int) -> None:
-        self.rank, self.lane, self.others = rank, lane, x.ndim - rank - 1
+        self.rank, self.lane = rank, lane
         self.batch = [axis for axis in range(x.ndim - rank) if axis != lane]
         self.outer = tuple(x.shape[axis] for axis in self.batch)
         self.items, self.channels = prod(self.outer), x.shape[lane]
@@ -107,7 +110,7 @@ class ChannelsLast:
         ]
 
     def _seen(self, a: Array) -> tuple[Array, bool]:
-        """An array as items × channels × the other axes, and whether its rows lie so that kernels can read them there."""
+        """An array as items × channels × the other axes, and whether kernels are to read its rows where they lie."""
         axes = (*self.batch, self.lane, *range(a.ndim - self.rank, a.ndim))
         seen = a.transpose(axes).reshape(self.items, self.channels, *a.shape[a.ndim - self.rank :])
         matrices = np.moveaxis(seen, 1, -1)
