@@ -85,7 +85,9 @@ def test_sums_have_the_same_bits_with_many_channels_last(backend, op, lengths):
                    backend, "every other channel")  # fmt: skip
 
 
-@pytest.mark.parametrize("channels", [4, 16, 19, 33])
+@pytest.mark.parametrize(
+    "channels", [4, 19, *(pytest.param(n, marks=pytest.mark.full) for n in (16, 33))]
+)
 @pytest.mark.parametrize(
     "dtype",
     [
