@@ -17,7 +17,7 @@ from lunette.kernels.cpu.calls import (
     TiledCall,
     WeightedGradient,
 )
-from lunette.kernels.cpu.lane_plan import LanePlan
+from lunette.kernels.cpu.lane_plan import LanePlan, lane_plan
 from lunette.kernels.cpu.library import Kernels
 from lunette.kernels.cpu.plan import (
     DIRECT,
@@ -47,7 +47,7 @@ from lunette.kernels.cpu.traits import (
     way,
     with_lanes,
 )
-from lunette.kernels.cpu.window_tables import reach, regular
+from lunette.kernels.cpu.window_tables import reach, reach_of_window, regular
 from lunette.ops.base import is_float
 from lunette.ops.pooling import Pooling
 from lunette.reductions import Max, Mean, Reduction, SmoothMax
@@ -57,15 +57,11 @@ __all__ = [
     "gather_call",
     "gradient_call",
     "indices_call",
-    "lane_plan",
     "offsets_call",
     "tangent_call",
 ]
 
 Shape = tuple[int, ...]
-
-FEWEST_CHANNELS = 16
-"""Channels that fill a vector of any dtype that goes by vectors of channels."""
 
 row_first, column_first, wide = Kernels("row_first"), Kernels("column_first"), Kernels("wide")
 folded_rows, folded_lanes = Kernels("folded_rows"), Kernels("folded_lanes")
@@ -298,29 +294,6 @@ def gradient_call(
 # -- a max with channels last --
 
 
-@lru_cache(maxsize=1024)
-def lane_plan(
-    op: Pooling, shape: Shape, strides: Shape, other: Shape, dtype: Any
-) -> tuple[LanePlan, int] | None:
-    """The plan of a max of small windows by vectors of channels, and their axis; None where they are not served so.
-
-    `other` has the strides of the gradient or of the tangent, whose channels have to lie side by side too.
-    """
-    if not isinstance(op.reduction, Max) or dtype.itemsize < (2 if is_float(dtype) else 4):
-        return None
-    steps, others = _elements(strides, dtype), _elements(other, dtype)
-    lane = lane_axis(shape, steps, op.rank)
-    if lane < 0 or shape[lane] < FEWEST_CHANNELS or others[lane] != 1 or 0 in shape:
-        return None
-    cells = prod(
-        min(reach(region), n) for region, n in zip(op.regions, shape[-op.rank :], strict=True)
-    )
-    if cells > SIDE_BY_SIDE:
-        return None
-    plan = LanePlan(op, shape, (steps, others, others), lane)
-    return (plan, lane) if plan.has_winners and plan.cells <= MOST_CELLS else None
-
-
 def _by_lanes(
     plan: LanePlan, lane: int, verb: str, shape: Shape, dtype: Any, result: Any = None
 ) -> Call:
@@ -341,10 +314,7 @@ def _tiling(
     op: Pooling, shape: Shape, steps: tuple[Shape, Shape, Shape], dtype: Any, **how: Any
 ) -> Tiling | None:
     """The tiles of a call whose windows are small and lie alike; None where they do not."""
-    cells = prod(
-        min(reach(region), n) for region, n in zip(op.regions, shape[-op.rank :], strict=True)
-    )
-    if cells > SIDE_BY_SIDE or not lies_alike(op, shape) or 0 in shape:
+    if reach_of_window(op, shape) > SIDE_BY_SIDE or not lies_alike(op, shape) or 0 in shape:
         return None
     if _kind(op.reduction) == SMOOTH and _far_apart(op.regions[-1], shape[-1]):
         return None

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -19,13 +21,40 @@ from lunette.kernels.cpu.layout import (
     entry_of,
     lie_of,
 )
-from lunette.kernels.cpu.plan import Plan
-from lunette.kernels.cpu.tiling import reading_spans, reading_taps
+from lunette.kernels.cpu.plan import SIDE_BY_SIDE, Plan, lane_axis
+from lunette.kernels.cpu.tiling import MOST_CELLS, reading_spans, reading_taps
+from lunette.kernels.cpu.window_tables import reach_of_window
+from lunette.ops.base import is_float
 from lunette.ops.pooling import Pooling
+from lunette.reductions import Max
 
-__all__ = ["LanePlan"]
+__all__ = ["LanePlan", "lane_plan"]
 
 Shape = tuple[int, ...]
+
+
+FEWEST_CHANNELS = 16
+"""Channels that fill a vector of any dtype that goes by vectors of channels."""
+
+
+@lru_cache(maxsize=1024)
+def lane_plan(
+    op: Pooling, shape: Shape, strides: Shape, other: Shape, dtype: Any
+) -> tuple[LanePlan, int] | None:
+    """The plan of a max of small windows by vectors of channels, and their axis; None where they are not served so.
+
+    `other` has the strides of the gradient or of the tangent, whose channels have to lie side by side too.
+    """
+    if not isinstance(op.reduction, Max) or dtype.itemsize < (2 if is_float(dtype) else 4):
+        return None
+    steps, others = (tuple(s // dtype.itemsize for s in array) for array in (strides, other))
+    lane = lane_axis(shape, steps, op.rank)
+    if lane < 0 or shape[lane] < FEWEST_CHANNELS or others[lane] != 1 or 0 in shape:
+        return None
+    if reach_of_window(op, shape) > SIDE_BY_SIDE:
+        return None
+    plan = LanePlan(op, shape, (steps, others, others), lane)
+    return (plan, lane) if plan.has_winners and plan.cells <= MOST_CELLS else None
 
 
 class LanePlan(Plan):

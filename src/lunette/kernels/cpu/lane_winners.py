@@ -111,7 +111,7 @@ def kernel(dtype: str, verb: str) -> Any:
             g[e + BOX],
         )
         flow = g[FLOW] * size_of
-        asked = first // lines * lines * flow
+        asked = -1
         for unit in range(first, last):
             item, row = unit // lines, unit % lines
             base, third = item_offset(g, item, 0), item_offset(g, item, 2)
@@ -122,6 +122,8 @@ def kernel(dtype: str, verb: str) -> Any:
                     codes[r] = taps[r] * box
             # Results follow each other in memory, row by row.
             to, reached = unit * m * wide, base * size_of + row * flow
+            if asked < 0:
+                asked = reached
             for j in range(m):
                 w = table + WINDOW_WIDTH * j
                 start, step, members = g[w + START], g[w + STEP], g[w + MEMBERS]

@@ -12,10 +12,10 @@ from lunette.kernels.cpu.choice import (
     gather_call,
     gradient_call,
     indices_call,
-    lane_plan,
     offsets_call,
     tangent_call,
 )
+from lunette.kernels.cpu.lane_plan import lane_plan
 from lunette.kernels.cpu.long_axes import LONG, long_axis
 from lunette.kernels.cpu.turning import ChannelsLast, channels_last
 from lunette.ops.base import is_float

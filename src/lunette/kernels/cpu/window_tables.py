@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from lunette.kernels.cpu.layout import COUNTS, MEMBERS, START, STEP, STOP, WINDOW_WIDTH
 from lunette.regions import Adaptive, Global, Part, Region, Sliding
 
-__all__ = ["as_real", "reach", "reader_table", "regular", "window_table"]
+__all__ = ["as_real", "reach", "reach_of_window", "reader_table", "regular", "window_table"]
 
 FAR_APART = 1 << 12
 """A stride past which windows that are much shorter do not count as lying alike."""
@@ -96,3 +97,9 @@ def reach(region: Any) -> int:
     if isinstance(region, Part):
         return reach(region.region)
     return int(region.kernel) if isinstance(region, Sliding) else 1 << 62
+
+
+def reach_of_window(op: Any, shape: tuple[int, ...]) -> int:
+    """Cells of a window of an op on an array of this shape, at most; many where it is not of sliding ones."""
+    pooled = shape[len(shape) - op.rank :]
+    return prod(min(reach(region), n) for region, n in zip(op.regions, pooled, strict=True))
