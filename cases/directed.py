@@ -6,9 +6,8 @@ a wrong line in a kernel shows. The mutation tests run them on kernels that are 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
-from unittest import mock
 
 import numpy as np
 
@@ -23,18 +22,20 @@ from cases.agreement import (
     pool,
     run,
 )
-from lunette import offsets
-from lunette.kernels.cpu import turning
+from cases.channels_last import (
+    SMALL_WINDOWS,
+    channels_last,
+    long_rows_of_channels,
+    turned,
+    turned_parts,
+)
 from lunette.reductions import Mean, Reduction, SmoothMax
 from lunette.regions import Adaptive, Global, Region, Sliding
 
 __all__ = [
     "CHECKS",
     "around_the_limit",
-    "channels_last",
-    "long_rows_of_channels",
     "one_by_one",
-    "turned_parts",
 ]
 
 Regions = tuple[Region, ...]
@@ -74,6 +75,11 @@ WIDE: tuple[tuple[tuple[int, ...], Regions], ...] = (
     ((3, 5, 41), (Sliding(2, 2), Adaptive(2), Adaptive(2))),
     ((5, 38), (Sliding(1, 1), Sliding(35, 35, 1))),
     ((50,), (Adaptive(3),)),
+    ((9, 90), (Adaptive(2), Adaptive(5))),
+    ((4, 9, 41), (Sliding(2, 2), Adaptive(2), Adaptive(2))),
+    ((5, 110), (Global(), Sliding(20, 24))),
+    ((5, 110), (Global(), Sliding(20, 45))),
+    ((5, 2300), (Global(), Sliding(300, 500))),  # longer than a band
 )
 NARROW: tuple[tuple[tuple[int, ...], Regions], ...] = (
     ((7, 7), (Global(), Global())),
@@ -176,123 +182,8 @@ def _layouts() -> list[str]:
                 if difference:
                     found.append(f"{verb} of {op!r}, {name}: {difference}")
     many, op = values.filled("random", (3, 17, 5, 7), "float32"), ln.GlobalAvgPool(2)
-    difference = differing_bits(run(op, "forward", _turned(many)), run(op, "forward", many))
+    difference = differing_bits(run(op, "forward", turned(many)), run(op, "forward", many))
     return [*found, f"{op!r} of many items: {difference}"] if difference else found
-
-
-SMALL_WINDOWS = (
-    (Sliding(3, 2, 1), Sliding(3, 2, 1)),
-    (Sliding(2, 2, 0), Sliding(2, 2, 0)),
-    (Sliding(3, 1, 1), Sliding(2, 3, (0, 1))),
-    (Sliding(2, 1, 1), Sliding(3, 2, 2, dilation=2, ceil_mode=True)),
-    (Sliding(2, 2, 0), Sliding(3, 2, 1), Sliding(3, 1, 1)),
-)
-"""Of two axes and three."""
-
-
-def _with_care(shape: tuple[int, ...], dtype: str) -> Iterator[tuple[str, Any]]:
-    """Arrays of every kind; of floats one NaN among numbers, too, and zeros of both signs among them."""
-    for kind in values.kinds_of(dtype):
-        yield kind, values.filled(kind, shape, dtype)
-    if dtype in values.FLOATS:
-        x = values.filled("random", shape, dtype)
-        x[..., -1, -1][0, -1] = np.nan
-        yield "one NaN", x
-        x = values.filled("zeros", shape, dtype)
-        x[values.filled("ties", shape, dtype) < 0] = -1
-        yield "some zeros", x
-
-
-def channels_last(
-    channels: int,
-    dtype: str,
-    width: int = 37,
-    reductions: tuple[Reduction, ...] = (),
-    windows: tuple[tuple[Sliding, ...], ...] = SMALL_WINDOWS,
-) -> list[str]:
-    """Every verb of small windows whose channels lie side by side, where results are not those of the usual order."""
-    found = []
-    real = dtype in values.FLOATS
-    means = Mean(), Mean(count_include_pad=False)
-    reductions = reductions or (ln.Max(), *means, *[SmoothMax(1.5)] * real)
-    for regions in windows:
-        shape = (2, channels, *(6, 5)[: len(regions) - 1], width)
-        for kind, x in _with_care(shape, dtype):
-            for reduction in reductions:
-                # A window of padding alone has no maximum.
-                if isinstance(reduction, ln.Max) and regions[1].dilation > 1:
-                    continue
-                op = pool(regions, reduction)
-                for what, there, here in _both_ways(op, x, real):
-                    difference = differing_bits(there, here)
-                    if difference:
-                        found.append(f"{what} of {op!r}, {channels} channels, {kind}: {difference}")
-    return found
-
-
-def _turned(x: Any) -> Any:
-    return np.moveaxis(np.ascontiguousarray(np.moveaxis(x, 1, -1)), -1, 1)
-
-
-def _both_ways(op: Any, x: Any, real: bool) -> Iterator[tuple[str, Any, Any]]:
-    """Results of verbs with channels last, and with them first."""
-    last, is_max = _turned(x), isinstance(op.reduction, ln.Max)
-    y = run(op, "forward", x)
-    yield "forward", run(op, "forward", last), y
-    if is_max:
-        yield from zip(
-            ("value", "index"),
-            run(op, "forward_with_indices", last),
-            run(op, "forward_with_indices", x),
-            strict=True,
-        )
-    if not real:
-        return
-    for verb, shape in (("jvp", x.shape), ("vjp", y.shape)):
-        along = direction(shape, x.dtype)
-        expected = run(op, verb, x, along)
-        yield verb, run(op, verb, last, _turned(along)), expected
-        yield f"{verb} along channels first", run(op, verb, last, along), expected
-    if is_max:
-        grad = direction(y.shape, x.dtype)
-        value, kept = offsets.forward_with_offsets(op, last)
-        yield "value with its offset", value, y
-        yield "offset", kept, offsets.forward_with_offsets(op, x)[1]
-        gradient = run(op, "vjp", x, grad)
-        for name, laid in (("last", _turned(grad)), ("first", grad)):
-            found = offsets.vjp_from_offsets(op, kept, laid, x.shape)
-            yield f"vjp from offsets, channels {name}", found, gradient
-
-
-def long_rows_of_channels() -> list[str]:
-    """Means over rows of thousands of channels, which are added to in pieces."""
-    x, found = values.filled("random", (2, 70, 9, 41), "float32"), []
-    for op in (ln.GlobalAvgPool(2), ln.AdaptiveAvgPool((2, 3)), ln.GlobalMaxPool(2)):
-        difference = differing_bits(run(op, "forward", _turned(x)), run(op, "forward", x))
-        if difference:
-            found.append(f"{op!r}: {difference}")
-    return found
-
-
-def turned_parts(part: int = 1 << 15) -> list[str]:
-    """Verbs that turn arrays with channels last, in parts of some items and some channels: of `part` bytes, about."""
-    with mock.patch.object(turning, "PART", part):
-        return _turned_parts()
-
-
-def _turned_parts() -> list[str]:
-    found = []
-    for channels, width in ((37, 23), (5, 40)):
-        x = values.filled("random", (3, channels, 18, width), "float32")
-        for op in (ln.SmoothMaxPool((3, 3), 1.5, 2, 1), ln.GlobalMaxPool(2, ties="split")):
-            grad = direction(op.out_shape(x.shape), x.dtype)
-            for verb, along in (("forward", None), ("jvp", x), ("vjp", grad)):
-                laid = along if along is None else _turned(along)
-                here, there = run(op, verb, x, along), run(op, verb, _turned(x), laid)
-                difference = differing_bits(there, here)
-                if difference:
-                    found.append(f"{verb} of {op!r}, {channels} channels: {difference}")
-    return found
 
 
 def _parts() -> list[str]:

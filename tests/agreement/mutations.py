@@ -24,7 +24,7 @@ def _of(module: str) -> str:
 DIRECT, PLAN, HALVES, ELEMENTARY = _of("direct"), _of("plan"), _of("halves"), _of("elementary")
 PASSES, ROWS, COLUMNS = _of("passes"), _of("row_first"), _of("column_first")
 ALONG, WIDE, SWEEPS, LADDER = _of("rows"), _of("wide"), _of("sweeps"), _of("ladder")
-WIDE_WINDOWS, SCATTERED = _of("wide_windows"), _of("scattered")
+WIDE_WINDOWS, SCATTERED, BANDS = _of("wide_windows"), _of("scattered"), _of("bands")
 NARROW, SAME_WORK = _of("narrow_means"), _of("same_work")
 WINNERS, SPREAD, LANES = _of("winners"), _of("spread"), _of("lanes")
 HALF_LANES, STREAMS = _of("half_lanes"), _of("streams")
@@ -231,6 +231,34 @@ MUTATIONS: tuple[Mutation, ...] = (
         "place += (g[w + START] + cell * g[w + STEP]) * g[e + what]",
         "place += g[w + START] * g[e + what]",
         "wide indices",
+    ),
+    Mutation(
+        "a band that ends with its first window",
+        BANDS,
+        "until, stop = until + 1, g[w + STOP]",
+        "until = until + 1",
+        "wide indices",
+    ),
+    Mutation(
+        "a NaN in a band not minded",
+        BANDS,
+        "row, of_row, low, stop - low) != 0",
+        "row, of_row, low, stop - low) < 0",
+        "wide indices",
+    ),
+    Mutation(
+        "the blocks of a band after the first left out",
+        BANDS,
+        "            if block > 0:\n",
+        "            if block > 9:\n",
+        "wide indices",
+    ),
+    Mutation(
+        "a band's window one cell late",
+        BANDS,
+        "fold_part(s, start - low, size), 0",
+        "fold_part(s, start - low + 1, size), 0",
+        "wide vjp",
     ),
     Mutation(
         "a tie of long windows shared by one more",
@@ -540,8 +568,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "the sixth vector of a row never added to",
         ACROSS,
-        "join(i, load(x, p + four)), join(j, load(x, p + five))",
-        "join(i, load(x, p + four)), j",
+        "i, j, k, m = join(i, q), join(j, r), join(k, u), join(m, v)",
+        "i, k, m = join(i, q), join(k, u), join(m, v)",
         "mean forward",
     ),
     Mutation(

@@ -6,7 +6,7 @@ import pytest
 import lunette as ln
 from cases import values
 from cases.agreement import TIES, differing_bits, direction, run
-from cases.directed import channels_last, long_rows_of_channels, turned_parts
+from cases.channels_last import channels_last, long_rows_of_channels, turned_parts
 from lunette.kernels.cpu import results, turning
 
 OPS = (

@@ -31,7 +31,8 @@ def across_between(source: Codec, target: Codec, operation: str, watch: bool = F
     width, load, load_part = inputs.width, inputs.load, inputs.load_part
     load_y = outputs.load
     store, store_part, join = outputs.store, outputs.store_part, getattr(inputs, operation)
-    zero, unordered, summing = source.work(0), inputs.unordered, operation == "add"
+    zero, unordered = source.work(0), inputs.unordered
+    in_order = watch | (operation == "add")
 
     @compiled
     def strange(a, b):
@@ -86,16 +87,24 @@ def across_between(source: Codec, target: Codec, operation: str, watch: bool = F
         within()
         five, six = min(5 * width, size - width), min(6 * width, size - width)
         four, seven = min(4 * width, size - width), min(7 * width, size - width)
-        a, b, d, e, _ = four_of_many(x, at, step, 1)
+        a, b, d, e, seen = four_of_many(x, at, step, 1)
         i, j, k, m = load(x, at + four), load(x, at + five), load(x, at + six), load(x, at + seven)
+        seen |= strange(i, j) | strange(k, m)
         for t in range(1, count):
             p = at + t * step
             ask_four(x, p)
             ask_four(x, p + 4 * width)
-            a, b = join(a, load(x, p)), join(b, load(x, p + width))
-            d, e = join(d, load(x, p + 2 * width)), join(e, load(x, p + 3 * width))
-            i, j = join(i, load(x, p + four)), join(j, load(x, p + five))
-            k, m = join(k, load(x, p + six)), join(m, load(x, p + seven))
+            q, r, u, v = (
+                load(x, p),
+                load(x, p + width),
+                load(x, p + 2 * width),
+                load(x, p + 3 * width),
+            )
+            seen |= strange(q, r) | strange(u, v)
+            a, b, d, e = join(a, q), join(b, r), join(d, u), join(e, v)
+            q, r, u, v = load(x, p + four), load(x, p + five), load(x, p + six), load(x, p + seven)
+            seen |= strange(q, r) | strange(u, v)
+            i, j, k, m = join(i, q), join(j, r), join(k, u), join(m, v)
         store(y, to, a)
         store(y, to + width, b)
         store(y, to + 2 * width, d)
@@ -104,25 +113,30 @@ def across_between(source: Codec, target: Codec, operation: str, watch: bool = F
         store(y, to + five, j)
         store(y, to + six, k)
         store(y, to + seven, m)
+        return seen
 
     @compiled
     def piece_of_many(x, at, step, count, y, to, size):
         """`many` of a piece of a long row, which stays near while it is added to, row by row in the order of memory."""
         within()
+        seen = 0
         for t in range(count):
             p, c = at + t * step, 0
             while c + width <= size:
                 value = load(x, p + c)
                 ask_for(x, p + c)
+                seen |= strange(value, value)
                 if t > 0:
                     value = join(load_y(y, to + c), value)
                 store(y, to + c, value)
                 c += width
             if c < size:
                 value = load_part(x, p + c, 0, size - c, zero)
+                seen |= strange(value, value)
                 if t > 0:
                     value = join(load_y(y, to + c), value)
                 store_part(y, to + c, value, size - c)
+        return seen
 
     @compiled
     def few(x, p, step, count):
@@ -159,11 +173,12 @@ def across_between(source: Codec, target: Codec, operation: str, watch: bool = F
                 value, more = few(x, at + last, step, count)
                 store(y, to + last, value)
                 seen |= more
-        elif summing & (4 * width < size) & (size <= 8 * width):
-            row_of_many(x, at, step, count, y, to, size)
-        elif summing & (size >= 2 * PIECE):
+        elif in_order & (4 * width < size) & (size <= 8 * width):
+            seen |= row_of_many(x, at, step, count, y, to, size)
+        elif in_order & (size >= 2 * PIECE):
             for c in range(0, size, PIECE):
-                piece_of_many(x, at + c, step, count, y, to + c, min(PIECE, size - c))
+                piece = min(PIECE, size - c)
+                seen |= piece_of_many(x, at + c, step, count, y, to + c, piece)
         else:
             fours = whole - whole % (4 * width)
             for c in range(0, fours, 4 * width):

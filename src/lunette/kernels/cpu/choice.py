@@ -20,6 +20,7 @@ from lunette.kernels.cpu.calls import (
 from lunette.kernels.cpu.lane_plan import LanePlan, lane_plan
 from lunette.kernels.cpu.library import Kernels
 from lunette.kernels.cpu.plan import (
+    BANDS,
     DIRECT,
     FOLDED_SUM,
     LINE,
@@ -89,7 +90,7 @@ def forward_call(
         plan = Plan(op, shape, (steps, y_steps, y_steps), lane, by_columns=kind == MEAN)
         units = plan.items * plan.tiles
         if kind == MAX and lane < 0 and not plan.empty and shares_little(plan):
-            return _of_rows(wide.kernel(dtype.name, "forward", ""), plan, out, result)
+            return _of_rows(wide.kernel(dtype.name, "forward", ""), plan, out, result, BANDS)
         if kind == MEAN:
             plan.divide_as(_real(dtype))
             if lane < 0 and not plan.empty and is_narrow(plan):
@@ -161,7 +162,7 @@ def indices_call(
             return TiledCall([(offsets.kernel(dtype.name, "indices"), tiling)], out, dtype, again)
     plan = Plan(op, shape, (_elements(strides, dtype), y_steps, y_steps))
     if plan.has_winners and shares_little(plan):
-        return _of_rows(wide.kernel(dtype.name, "winners", "first"), plan, out, dtype)
+        return _of_rows(wide.kernel(dtype.name, "winners", "first"), plan, out, dtype, BANDS)
     if plan.has_winners:
         return _winners(plan, "indices", out, dtype, plan.items * plan.tiles)
     kernel = direct.value_kernel(dtype.name, MAX, True)
@@ -218,7 +219,7 @@ def tangent_call(
             return TiledCall([(kernel, tiling)], out, dtype, again)
     plan = Plan(op, shape, all_steps)
     if kind == MAX and plan.has_winners and shares_little(plan):
-        return _of_rows(wide.kernel(dtype.name, "jvp", ties), plan, out, dtype)
+        return _of_rows(wide.kernel(dtype.name, "jvp", ties), plan, out, dtype, BANDS)
     if ties == "first" and plan.has_winners:
         return _winners(plan, "jvp", out, dtype, plan.items * plan.tiles)
     kernel = direct.derivative_kernel(dtype.name, kind, ties)
@@ -273,7 +274,7 @@ def gradient_call(
     plan = Plan(op, shape, (steps, grad_steps, _result_steps(shape, -1)))
     units = plan.items * plan.slabs
     if kind == MAX and plan.has_winners and shares_little(plan):
-        kernel, scratch = scattered.kernel(dtype.name, ties), 8 * plan.slab_cells
+        kernel, scratch = scattered.kernel(dtype.name, ties), BANDS + 8 * plan.slab_cells
         plan.room = 0
         scatter = Call(kernel, plan, whole_shape, dtype, -1, units, scratch)
         scatter.in_pieces(plan.slab_edges, 2)
@@ -282,7 +283,7 @@ def gradient_call(
         out = _kept_shape(op, shape)
         y_steps = _result_steps(out, -1)
         kernel = wide.kernel(dtype.name, "winners", ties)
-        found = _of_rows(kernel, Plan(op, shape, (steps, y_steps, y_steps)), out, dtype)
+        found = _of_rows(kernel, Plan(op, shape, (steps, y_steps, y_steps)), out, dtype, BANDS)
         return ScatteredGradient(found, scatter)
     if ties == "first" and plan.has_winners:
         return _winners(plan, "vjp", whole_shape, dtype, units)
@@ -358,7 +359,7 @@ def _folded(plan: Plan, dtype: Any, operation: str) -> Any:
     return folded_rows.kernel(dtype.name, operation, way(plan), folds(plan))
 
 
-def _of_rows(kernel: Any, plan: Plan, shape: Shape, dtype: Any, scratch: int = 0) -> Call:
+def _of_rows(kernel: Any, plan: Plan, shape: Shape, dtype: Any, scratch: int) -> Call:
     """The call of a kernel whose units are rows of outputs."""
     return Call(kernel, plan, shape, dtype, -1, plan.items * plan.output_rows, scratch)
 

@@ -102,6 +102,12 @@ SLACK = 128
 LINE = 64
 """Bytes of a line of memory."""
 
+BAND = 1 << 11
+"""Cells of a row whose windows are folded together, at most, where windows share little."""
+
+BANDS = 2 * 8 * (BAND + SLACK)
+"""Bytes of scratch memory for two such rows."""
+
 TOGETHER = 16
 """Rows of outputs that lie alike and are made together, at most."""
 

@@ -15,6 +15,7 @@ from typing import Any
 from numba import types
 
 from lunette.kernels.cpu import machine
+from lunette.kernels.cpu.bands import value_in_band
 from lunette.kernels.cpu.halves import codec
 from lunette.kernels.cpu.layout import (
     AXES,
@@ -34,6 +35,7 @@ from lunette.kernels.cpu.layout import (
 from lunette.kernels.cpu.machine import compiled, pointer
 from lunette.kernels.cpu.passes import moves
 from lunette.kernels.cpu.places import item_offset, output_row, parted
+from lunette.kernels.cpu.plan import BANDS
 from lunette.kernels.cpu.wide_windows import first_of, rows_of, wide_windows
 
 __all__ = ["kernel"]
@@ -63,16 +65,13 @@ def kernel(dtype: str, ties: str) -> Any:
     def one_more(state, extra, flat):
         return state + 1, False
 
-    fold, search = wide_windows(outer)
+    value_of, (_, search) = value_in_band(outer), wide_windows(outer)
     find, count, add_gradients = search(first_of), search(one_more), search(add_gradient)
 
     @machine.kernel
     def scatter(x_at, gy_at, gx_at, scratch_at, g_at, found_at, first, last):
-        g, s, found = (
-            pointer(g_at, types.int64),
-            pointer(scratch_at, work),
-            pointer(found_at, types.int64),
-        )
+        g, found = pointer(g_at, types.int64), pointer(found_at, types.int64)
+        folded_row, s = pointer(scratch_at, work), pointer(scratch_at + BANDS, work)
         x, gy, gx = pointer(x_at, memory), pointer(gy_at, memory), pointer(gx_at, memory)
         known = found_at != 0
         values = pointer(found[0] if known else 0, memory)
@@ -101,6 +100,7 @@ def kernel(dtype: str, ties: str) -> Any:
                     (item * g[OUTPUT_ROWS] + row) * m,
                     rows_of(g, row),
                 )
+                band = (from_j, 0, True)
                 for j in range(from_j, to_j):
                     start, gradient = g[table + WINDOW_WIDTH * j + START], read(gy[at + j * far])
                     size = g[table + WINDOW_WIDTH * j + STOP] - start
@@ -112,7 +112,7 @@ def kernel(dtype: str, ties: str) -> Any:
                         winner, value = winners[k + j], read(values[k + j])
                         nan = value != value
                     else:
-                        value, seen = fold(window)
+                        value, seen, band = value_of(window, folded_row, j, to_j, band)
                         winner, nan = 0, seen != 0
                         if first_only:
                             winner = find(window, value, nan, 0, 0)

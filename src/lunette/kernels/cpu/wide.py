@@ -1,6 +1,7 @@
 """Long windows of a max that share few cells: their values, their winners, and the tangents of these.
 
-A window is folded and, if need be, searched for the cells that win: see `wide_windows`.
+A window is folded and, if need be, searched for the cells that win: see `wide_windows`. Windows side by
+side are folded together, see `bands`, but where there is a NaN.
 """
 
 # Numba types the kernels, not mypy.
@@ -14,6 +15,7 @@ from typing import Any
 from numba import types
 
 from lunette.kernels.cpu import machine
+from lunette.kernels.cpu.bands import value_in_band
 from lunette.kernels.cpu.halves import codec
 from lunette.kernels.cpu.layout import (
     AXES,
@@ -42,7 +44,7 @@ def kernel(dtype: str, verb: str, ties: str) -> Any:
     """
     outer = codec(dtype, False)
     memory, work, read, write = outer.memory, outer.work, outer.load, outer.store
-    fold, search = wide_windows(outer)
+    value_of, (_, search) = value_in_band(outer), wide_windows(outer)
     first_only, split, zero = ties == "first", ties == "split", work(0)
     values_only, gives_tangents = verb == "forward", verb == "jvp"
     real = isinstance(work, types.Float)
@@ -61,7 +63,7 @@ def kernel(dtype: str, verb: str, ties: str) -> Any:
 
     @machine.kernel
     def win_windows(x_at, y_at, z_at, scratch_at, g_at, room, first, last):
-        g = pointer(g_at, types.int64)
+        g, s = pointer(g_at, types.int64), pointer(scratch_at, work)
         x, y = pointer(x_at, memory), pointer(y_at, memory)
         found, dx = pointer(z_at, types.int64), pointer(z_at, memory)
         e = AXES + (g[RANK] - 1) * AXIS_WIDTH
@@ -73,11 +75,12 @@ def kernel(dtype: str, verb: str, ties: str) -> Any:
                 known, of_row = row, rows_of(g, row)
             base, third = item_offset(g, item, 0), item_offset(g, item, 2)
             target = item_offset(g, item, 1) + output_row(g, row, 1)
+            band = (0, 0, True)
             for j in range(m):
                 start = g[table + WINDOW_WIDTH * j + START]
                 size = g[table + WINDOW_WIDTH * j + STOP] - start
                 window = (x, base, g, row, of_row, start, size)
-                value, seen = fold(window)
+                value, seen, band = value_of(window, s, j, m, band)
                 nan = seen != 0
                 if gives_tangents:
                     total, tied = add_tangents(window, value, nan, (g, dx, third), (zero, 0))

@@ -1,0 +1,112 @@
+"""Windows side by side of a max: their rows are folded into one row first, which is read in the order of memory.
+
+Window by window, memory would be read in steps from row to row, which processors foresee badly.
+"""
+
+# Numba types the kernels, not mypy.
+# mypy: disable-error-code="no-untyped-def,no-untyped-call"
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from lunette.kernels.cpu.across_rows import across_between
+from lunette.kernels.cpu.halves import Codec
+from lunette.kernels.cpu.lanes import lanes
+from lunette.kernels.cpu.layout import (
+    AXES,
+    AXIS_WIDTH,
+    RANK,
+    START,
+    STEP_X,
+    STOP,
+    TABLE,
+    WINDOW_WIDTH,
+)
+from lunette.kernels.cpu.machine import compiled
+from lunette.kernels.cpu.passes import passes
+from lunette.kernels.cpu.plan import BAND, SLACK
+from lunette.kernels.cpu.slides import folded
+from lunette.kernels.cpu.wide_windows import cell_place, wide_windows
+
+__all__ = ["value_in_band"]
+
+FEWEST_ROWS = 4
+"""Rows of a band. Fewer are not worth a row that is written and read again."""
+
+GAP = 16
+"""Cells between windows that are read for nothing, at most."""
+
+
+@compiled
+def side_by_side(g, first, last, rows):
+    """The end of the windows from `first` on that make a band; that is `first + 1` if they make none."""
+    table = g[AXES + (g[RANK] - 1) * AXIS_WIDTH + TABLE]
+    w = table + WINDOW_WIDTH * first
+    begin, stop, until = g[w + START], g[w + STOP], first + 1
+    while (until < last) & (rows >= FEWEST_ROWS):
+        w = table + WINDOW_WIDTH * until
+        if (g[w + START] > stop + GAP) | (g[w + STOP] > begin + BAND):
+            break
+        until, stop = until + 1, g[w + STOP]
+    return until, stop
+
+
+@cache
+def value_in_band(codec: Codec) -> Any:
+    """`value_of` for a codec: the values of windows, one after the other along an output row.
+
+    `value_of(window, s, j, last, band)` gives the value of window j, non-zero after a NaN, and its band. It
+    is given the band of the window before it, or `(j, 0, True)`, and where windows end. A window is
+    what `wide_windows` takes for one. A band is where it ends, its first position, and whether its windows
+    are folded one by one: there is but one, or a NaN was seen. s[0 …] keeps its row.
+    """
+    fold, _ = wide_windows(codec)
+    across = across_between(codec, codec.scratch, "most", True)
+    join = passes(codec.work, "most").across
+    here = lanes(codec.work, codec.work, "")
+    width, load, load_part, most = here.width, here.load, here.load_part, here.most
+    spread, fill, most_of_lanes = here.spread, codec.least, folded(codec.work, "most")
+
+    @compiled
+    def fold_rows(x, base, s, g, row, of_row, low, size):
+        """The fold of all rows of a band, to s[0 …]; non-zero after a NaN."""
+        rows, pitch, blocks = of_row
+        seen = 0
+        for block in range(blocks):
+            at, to = (
+                base + cell_place(g, row, block, 0, low, STEP_X),
+                min(block, 1) * (BAND + SLACK),
+            )
+            seen |= across(x, at, pitch, rows, s, to, size)
+            if block > 0:
+                join(s, to, 0, 1, 0, size, True)
+        return seen
+
+    @compiled
+    def fold_part(s, at, size):
+        best, c = spread(fill), 0
+        while c + width <= size:
+            best = most(best, load(s, at + c))
+            c += width
+        if c < size:
+            best = most(best, load_part(s, at + c, 0, size - c, fill))
+        return most_of_lanes(best)
+
+    @compiled
+    def value_of(window, s, j, last, band):
+        x, base, g, row, of_row, start, size = window
+        until, low, alone = band
+        if j == until:
+            until, stop = side_by_side(g, j, last, of_row[0])
+            low, alone = start, until == j + 1
+            if not alone:
+                alone = fold_rows(x, base, s, g, row, of_row, low, stop - low) != 0
+        if alone:
+            value, seen = fold(window)
+        else:
+            value, seen = fold_part(s, start - low, size), 0
+        return value, seen, (until, low, alone)
+
+    return value_of
