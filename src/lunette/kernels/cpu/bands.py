@@ -1,6 +1,7 @@
 """Windows side by side of a max: their rows are folded into one row first, which is read in the order of memory.
 
-Window by window, memory would be read in steps from row to row, which processors foresee badly.
+Window by window, memory would be read in steps from row to row, which processors foresee badly. Where they
+need not, for memory is asked for ahead, that is still the faster way to windows whose rows are one block.
 """
 
 # Numba types the kernels, not mypy.
@@ -12,6 +13,7 @@ from functools import cache
 from typing import Any
 
 from lunette.kernels.cpu.across_rows import across_between
+from lunette.kernels.cpu.asking import BY_BLOCKS
 from lunette.kernels.cpu.halves import Codec
 from lunette.kernels.cpu.lanes import lanes
 from lunette.kernels.cpu.layout import (
@@ -24,13 +26,13 @@ from lunette.kernels.cpu.layout import (
     TABLE,
     WINDOW_WIDTH,
 )
-from lunette.kernels.cpu.machine import compiled
+from lunette.kernels.cpu.machine import apart, compiled, within
 from lunette.kernels.cpu.passes import passes
 from lunette.kernels.cpu.plan import BAND, SLACK
 from lunette.kernels.cpu.slides import folded
 from lunette.kernels.cpu.wide_windows import cell_place, wide_windows
 
-__all__ = ["value_in_band"]
+__all__ = ["no_band", "value_in_band"]
 
 FEWEST_ROWS = 4
 """Rows of a band. Fewer are not worth a row that is written and read again."""
@@ -40,12 +42,20 @@ GAP = 16
 
 
 @compiled
-def side_by_side(g, first, last, rows):
-    """The end of the windows from `first` on that make a band; that is `first + 1` if they make none."""
+def no_band(first, last, of_row):
+    """What windows first … last of an output row begin with; −1 where bands would be no gain."""
+    rows, _, blocks = of_row
+    gains = (last - first > 1) & (rows >= FEWEST_ROWS) & ((blocks > 1) | (not BY_BLOCKS))
+    return first if gains else -1, 0, True
+
+
+@compiled
+def side_by_side(g, first, last):
+    """The end of the windows from `first` on that make a band, `first + 1` if they make none, and of its cells."""
     table = g[AXES + (g[RANK] - 1) * AXIS_WIDTH + TABLE]
     w = table + WINDOW_WIDTH * first
     begin, stop, until = g[w + START], g[w + STOP], first + 1
-    while (until < last) & (rows >= FEWEST_ROWS):
+    while until < last:
         w = table + WINDOW_WIDTH * until
         if (g[w + START] > stop + GAP) | (g[w + STOP] > begin + BAND):
             break
@@ -58,7 +68,7 @@ def value_in_band(codec: Codec) -> Any:
     """`value_of` for a codec: the values of windows, one after the other along an output row.
 
     `value_of(window, s, j, last, band)` gives the value of window j, non-zero after a NaN, and its band. It
-    is given the band of the window before it, or `(j, 0, True)`, and where windows end. A window is
+    is given the band of the window before it, at first that of `no_band`, and where windows end. A window is
     what `wide_windows` takes for one. A band is where it ends, its first position, and whether its windows
     are folded one by one: there is but one, or a NaN was seen. s[0 …] keeps its row.
     """
@@ -95,18 +105,26 @@ def value_in_band(codec: Codec) -> Any:
         return most_of_lanes(best)
 
     @compiled
+    def band_from(x, base, s, g, row, of_row, low, j, last):
+        """The band that begins with window j, at position `low`, its rows folded."""
+        apart()
+        until, stop = side_by_side(g, j, last)
+        alone = until == j + 1
+        if not alone:
+            alone = fold_rows(x, base, s, g, row, of_row, low, stop - low) != 0
+        return until, low, alone
+
+    @compiled
     def value_of(window, s, j, last, band):
+        within()
         x, base, g, row, of_row, start, size = window
-        until, low, alone = band
-        if j == until:
-            until, stop = side_by_side(g, j, last, of_row[0])
-            low, alone = start, until == j + 1
-            if not alone:
-                alone = fold_rows(x, base, s, g, row, of_row, low, stop - low) != 0
+        if j == band[0]:
+            band = band_from(x, base, s, g, row, of_row, start, j, last)
+        _, low, alone = band
         if alone:
             value, seen = fold(window)
         else:
             value, seen = fold_part(s, start - low, size), 0
-        return value, seen, (until, low, alone)
+        return value, seen, band
 
     return value_of

@@ -22,6 +22,7 @@ from lunette.kernels.cpu.library import Kernels
 from lunette.kernels.cpu.plan import (
     BANDS,
     DIRECT,
+    FOLDED,
     FOLDED_SUM,
     LINE,
     MAX,
@@ -63,6 +64,9 @@ __all__ = [
 ]
 
 Shape = tuple[int, ...]
+
+FEW = 8
+"""Outputs of a row that are too few to go side by side, if their windows are long."""
 
 row_first, column_first, wide = Kernels("row_first"), Kernels("column_first"), Kernels("wide")
 folded_rows, folded_lanes = Kernels("folded_rows"), Kernels("folded_lanes")
@@ -154,7 +158,7 @@ def indices_call(
     if same := on_one_axis(op, shape, (strides,), (), dtype.itemsize, ANY_LENGTH):
         op, shape, (strides,), _ = same
     y_steps = _result_steps(_kept_shape(op, shape), -1)
-    if trusting:
+    if trusting and not _few_and_long(op, shape):
         steps = (_elements(strides, dtype), y_steps, y_steps)
         tiling = _tiling(op, shape, steps, dtype)
         if tiling is not None:
@@ -209,7 +213,7 @@ def tangent_call(
     op, shape, (strides, tangent), _ = said_anew(op, shape, (strides, tangent), (), dtype.itemsize)
     y_steps = _result_steps(_kept_shape(op, shape), -1)
     all_steps = (_elements(strides, dtype), y_steps, _elements(tangent, dtype))
-    if trusting and is_float(dtype) and ties in ("first", ""):
+    if trusting and is_float(dtype) and ties in ("first", "") and not _few_and_long(op, shape):
         tiling = _tiling(op, shape, all_steps, dtype, in_turn=kind == SMOOTH)
         if tiling is not None:
             kernel = offsets.kernel(dtype.name, "jvp")
@@ -240,7 +244,8 @@ def gradient_call(
         op, shape, (strides,), (grad,), dtype.itemsize, kind == MEAN
     )
     steps, grad_steps = _elements(strides, dtype), _elements(grad, dtype)
-    if trusting and is_float(dtype) and kind != MEAN and ties in ("first", ""):
+    tiled = kind != MEAN and ties in ("first", "") and not _few_and_long(op, shape)
+    if trusting and is_float(dtype) and tiled:
         arrays = (steps, grad_steps, _result_steps(shape, -1))
         stride = regular(op.regions[-1], shape[-1])[0]
         rows = {"areas": 2} if kind == MAX else {"areas": 1 + stride, "spare": 2}
@@ -324,6 +329,15 @@ def _tiling(
         size = 8
     tiling = Tiling(op, shape, steps, size, **how)
     return None if tiling.empty or tiling.cells > MOST_CELLS else tiling
+
+
+def _few_and_long(op: Pooling, shape: Shape) -> bool:
+    """Whether windows of a max along a row are few and long and share no cell, so that each is best folded by itself."""
+    region, n = op.regions[-1], shape[-1]
+    stride, _, dilation, kernel = regular(region, n)
+    outputs = region.out_length(n)
+    alone = dilation == 1 and (outputs == 1 or stride >= kernel)
+    return isinstance(op.reduction, Max) and outputs <= FEW and kernel > FOLDED and alone
 
 
 def _far_apart(region: Any, n: int) -> bool:

@@ -19,7 +19,7 @@ from typing import Any
 from numba import types
 
 from lunette.kernels.cpu import machine
-from lunette.kernels.cpu.asking import ask
+from lunette.kernels.cpu.asking import ask_surely
 from lunette.kernels.cpu.counts import cells_of_row, counted
 from lunette.kernels.cpu.folding import folding
 from lunette.kernels.cpu.halves import INFINITY
@@ -61,6 +61,9 @@ from lunette.kernels.cpu.trust import trust
 
 __all__ = ["kernel"]
 
+MOST_PLANES = 32
+"""Planes of a window whose rows are asked for ahead, at most."""
+
 
 @compiled
 def rows_of_planes(planes, count, step, length, rows, across):
@@ -72,6 +75,20 @@ def rows_of_planes(planes, count, step, length, rows, across):
         for tap in range(length):
             place = tap * count + plane if across else plane * length + tap
             rows[place] = planes[plane] + tap * step
+
+
+@compiled
+def planes_ahead(planes, count, beyond, ahead, size):
+    """Of planes `beyond` these, those that are not among these: where they are, in bytes. Gives how many."""
+    more = 0
+    for plane in range(count if count <= MOST_PLANES else 0):
+        place, new = planes[plane] + beyond, True
+        for other in range(count):
+            new &= planes[other] != place
+        if new:
+            ahead[more] = place * size
+            more += 1
+    return more
 
 
 @cache
@@ -163,6 +180,11 @@ def kernel(dtype: str, operation: str, way: str, folds: str) -> Any:
         dilation, kernel = g[e + DILATION], g[e + KERNEL]
         for c in range(g[FOLDED_ROW]):
             s[c] = fill
+        # Windows further on along the axis before the last two read planes so far away.
+        ahead, beyond, more = pointer(scratch_at + g[LISTS] + 8 * g[LIST], types.int64), 0, 0
+        planes_follow = (rank > 2) & (0 < g[f + STEP_X] <= 2 * n)
+        if planes_follow:
+            beyond = g[f - AXIS_WIDTH + STRIDE] * g[f - AXIS_WIDTH + STEP_X]
         row, lines, across = g[FOLDED_LEFT], g[f + COUNT], 1
         for axis in range(1, rank - 1):
             across *= g[AXES + axis * AXIS_WIDTH + COUNT]
@@ -187,7 +209,9 @@ def kernel(dtype: str, operation: str, way: str, folds: str) -> Any:
             while number < end:
                 if (number == begin) | (line == 0):
                     count, _ = list_cells(g, rank - 2, output, planes, g[LIST])
-                    known = -1
+                    known, more = -1, 0
+                    if planes_follow:
+                        more = planes_ahead(planes, count, beyond, ahead, size_of)
                 w = g[f + TABLE] + WINDOW_WIDTH * line
                 start, step, length = (
                     base + g[w + START] * g[f + STEP_X],
@@ -210,12 +234,12 @@ def kernel(dtype: str, operation: str, way: str, folds: str) -> Any:
                     read = (x, start, rows, total, count, down, taken, n, origin)
                     written = (divisors, factor, result, to, m, past)
                     flowing = (by_lines, stage_at, line_at, filled, skip)
-                    asks = (x_at, asked, reached, flow)
+                    asks = (x_at, asked, reached, flow, ahead, more)
                     found = pool(read, kernel == 3, written, flowing, asks)
                     strange, zero_found, (line_at, filled, skip), asked = found
                 else:
                     if flow > 0:
-                        asked = ask(x_at, asked, reached + flow)
+                        asked = ask_surely(x_at, asked, reached + flow)
                     if total > 0:
                         strange = fold(x, start, rows, total, n, s, row)
                     else:

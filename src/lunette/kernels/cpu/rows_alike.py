@@ -12,7 +12,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from lunette.kernels.cpu.asking import ask
+from lunette.kernels.cpu.asking import ask, ask_rows
 from lunette.kernels.cpu.halves import Codec
 from lunette.kernels.cpu.lanes import lanes
 from lunette.kernels.cpu.machine import apart, compiled, within
@@ -38,7 +38,8 @@ def rows_alike(codec: Codec, operation: str, way: str, safe: Any, end: Any, fold
       where "one", there is one such row;
     - divisors along a row, and across it; y, where the first output goes, outputs of a row, and whether vectors
       go past the caches; whether y is a stage instead, and where its lines go, as `line_flow` has it;
-    - as `ask` needs them: the address, bytes asked for and reached, and how many more each row reaches.
+    - as `ask` needs them: the address, bytes asked for and reached, and how many more each row reaches; then
+      where planes are, in bytes, whose rows are wanted later, and how many.
 
     It gives whether a lane must not be trusted, whether a result is zero, the state of the stage, and the bytes asked for.
     """
@@ -52,7 +53,8 @@ def rows_alike(codec: Codec, operation: str, way: str, safe: Any, end: Any, fold
     across_planes, lone = folds == "across", folds == "one"
     stride = 1 if one else 2
     all_lanes, both, lost, _, _, _ = trust(work, codec.half)
-    fill, size_of = work(0) if operation == "add" else codec.least, codec.kept.bitwidth // 8
+    fill = work(0) if operation == "add" else codec.least
+    x_size, size_of = codec.memory.bitwidth // 8, codec.kept.bitwidth // 8
     pour_lines, _ = line_flow()
 
     @compiled
@@ -84,7 +86,7 @@ def rows_alike(codec: Codec, operation: str, way: str, safe: Any, end: Any, fold
         x, at, rows, total, planes, down, count, n, origin = read
         divisors, factor, y, to, m, past = written
         by_lines, stage_at, line_at, filled, skip = lines
-        x_at, asked, reached, share = asks
+        x_at, asked, reached, share, ahead, distant = asks
         lead, trusted = spread(factor), all_lanes()
         others, nonzero = trusted, trusted
         first, second = rows[0], 0 if lone else rows[1]
@@ -94,6 +96,7 @@ def rows_alike(codec: Codec, operation: str, way: str, safe: Any, end: Any, fold
         for _ in range(count):
             reached += share
             asked = ask(x_at, asked, reached)
+            ask_rows(x_at + at * x_size, ahead, distant, down * x_size)
             even = odd = spread(fill)
             for number in range(vectors):
                 j = number * width

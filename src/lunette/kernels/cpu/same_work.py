@@ -12,7 +12,7 @@ from lunette.kernels.cpu.plan import FOLDED
 from lunette.kernels.cpu.window_tables import reach
 from lunette.ops.pooling import Pool, Pooling
 from lunette.reductions import Max
-from lunette.regions import Global, Sliding
+from lunette.regions import Global, Region, Sliding
 
 __all__ = ["ANY_LENGTH", "SameWork", "on_one_axis", "said_anew"]
 
@@ -72,13 +72,13 @@ def on_one_axis(
     size: int,
     longest: int,
 ) -> SameWork | None:
-    """Global pooling over axes whose cells, of `size` bytes, lie side by side, as over one axis.
+    """Windows that are all of axes whose cells, of `size` bytes, lie side by side, as one of one axis.
 
-    None where it is not that, or has more than `longest` cells.
+    None where they are not that, or have more than `longest` cells.
     """
     first = len(shape) - op.rank
     length = prod(shape[first:])
-    if op.rank == 1 or length > longest or not all(isinstance(r, Global) for r in op.regions):
+    if op.rank == 1 or length > longest or not all(map(_is_whole, op.regions, shape[first:])):
         return None
     if any(not _side_by_side(shape[first:], strides[first:], size) for strides in inputs):
         return None
@@ -88,6 +88,11 @@ def on_one_axis(
         tuple((*strides[:first], size) for strides in inputs),
         tuple(strides[: first + 1] for strides in outputs),
     )
+
+
+def _is_whole(region: Region, n: int) -> bool:
+    """Whether there is one window, of all cells of an axis of length `n` and no padding."""
+    return region.out_length(n) == 1 and region.window(n, 0) == Global().window(n, 0)
 
 
 def _side_by_side(shape: Shape, strides: Shape, size: int) -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 from numba import types
 
 from lunette.kernels.cpu import machine
-from lunette.kernels.cpu.bands import value_in_band
+from lunette.kernels.cpu.bands import no_band, value_in_band
 from lunette.kernels.cpu.halves import codec
 from lunette.kernels.cpu.layout import (
     AXES,
@@ -100,7 +100,7 @@ def kernel(dtype: str, ties: str) -> Any:
                     (item * g[OUTPUT_ROWS] + row) * m,
                     rows_of(g, row),
                 )
-                band = (from_j, 0, True)
+                band = no_band(from_j, to_j, of_row)
                 for j in range(from_j, to_j):
                     start, gradient = g[table + WINDOW_WIDTH * j + START], read(gy[at + j * far])
                     size = g[table + WINDOW_WIDTH * j + STOP] - start

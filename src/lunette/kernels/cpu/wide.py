@@ -15,7 +15,7 @@ from typing import Any
 from numba import types
 
 from lunette.kernels.cpu import machine
-from lunette.kernels.cpu.bands import value_in_band
+from lunette.kernels.cpu.bands import no_band, value_in_band
 from lunette.kernels.cpu.halves import codec
 from lunette.kernels.cpu.layout import (
     AXES,
@@ -75,7 +75,7 @@ def kernel(dtype: str, verb: str, ties: str) -> Any:
                 known, of_row = row, rows_of(g, row)
             base, third = item_offset(g, item, 0), item_offset(g, item, 2)
             target = item_offset(g, item, 1) + output_row(g, row, 1)
-            band = (0, 0, True)
+            band = no_band(0, m, of_row)
             for j in range(m):
                 start = g[table + WINDOW_WIDTH * j + START]
                 size = g[table + WINDOW_WIDTH * j + STOP] - start
