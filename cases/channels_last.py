@@ -28,19 +28,6 @@ SMALL_WINDOWS = (
 """Of two axes and three."""
 
 
-def _with_care(shape: tuple[int, ...], dtype: str) -> Iterator[tuple[str, Any]]:
-    """Arrays of every kind; of floats one NaN among numbers, too, and zeros of both signs among them."""
-    for kind in values.kinds_of(dtype):
-        yield kind, values.filled(kind, shape, dtype)
-    if dtype in values.FLOATS:
-        x = values.filled("random", shape, dtype)
-        x[..., -1, -1][0, -1] = np.nan
-        yield "one NaN", x
-        x = values.filled("zeros", shape, dtype)
-        x[values.filled("ties", shape, dtype) < 0] = -1
-        yield "some zeros", x
-
-
 def channels_last(
     channels: int,
     dtype: str,
@@ -55,7 +42,7 @@ def channels_last(
     reductions = reductions or (ln.Max(), *means, *[SmoothMax(1.5)] * real)
     for regions in windows:
         shape = (2, channels, *(6, 5)[: len(regions) - 1], width)
-        for kind, x in _with_care(shape, dtype):
+        for kind, x in values.with_care(shape, dtype):
             for reduction in reductions:
                 # A window of padding alone has no maximum.
                 if isinstance(reduction, ln.Max) and regions[1].dilation > 1:

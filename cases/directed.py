@@ -29,6 +29,7 @@ from cases.channels_last import (
     turned,
     turned_parts,
 )
+from cases.small_items import SHAPES, small_items
 from lunette.reductions import Mean, Reduction, SmoothMax
 from lunette.regions import Adaptive, Global, Region, Sliding
 
@@ -378,5 +379,6 @@ CHECKS: dict[str, Callable[[], list[str]]] = {
         for line in channels_last(n, "float32", 37, (ln.Max(),), SMALL_WINDOWS[::4])
     ],
     "short rows": _short_rows,
+    "small items": lambda: small_items("float32", SHAPES[:1], (ln.Max(),)),
     "parts": _parts,
 }

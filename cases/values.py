@@ -20,6 +20,7 @@ __all__ = [
     "kinds_of",
     "layouts",
     "specials_of",
+    "with_care",
 ]
 
 Array = np.ndarray[Any, Any]
@@ -168,3 +169,16 @@ def broadcasts(x: Array) -> Iterator[tuple[str, Array]]:
     for axis in range(x.ndim):
         first = np.take(x, [0], axis=axis)
         yield f"repeated axis {axis}", np.broadcast_to(first, x.shape)
+
+
+def with_care(shape: tuple[int, ...], dtype: str) -> Iterator[tuple[str, Array]]:
+    """Arrays of every kind; of floats one NaN among numbers, too, and zeros of both signs among them."""
+    for kind in kinds_of(dtype):
+        yield kind, filled(kind, shape, dtype)
+    if dtype in FLOATS:
+        x = filled("random", shape, dtype)
+        x[..., -1, -1][0, -1] = np.nan
+        yield "one NaN", x
+        x = filled("zeros", shape, dtype)
+        x[filled("ties", shape, dtype) < 0] = -1
+        yield "some zeros", x

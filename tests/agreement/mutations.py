@@ -39,6 +39,7 @@ WINNING = _of("winning_rows")
 PHASES, TILING, EXPONENTIALS = _of("phases"), _of("tiling"), _of("exponentials")
 PIVOTS, POWERS, SHARES = _of("pivots"), _of("powers"), _of("shares")
 POWER_SUMS = _of("power_sums")
+CHAINS, SMALL_ITEMS = _of("chains"), _of("small_items")
 
 MUTATIONS: tuple[Mutation, ...] = (
     # -- which cells a window reads --
@@ -947,5 +948,33 @@ MUTATIONS: tuple[Mutation, ...] = (
         "+ np.uint32(0xFFF) + odd)",
         "+ np.uint32(0))",
         "float16 tangents",
+    ),
+    Mutation(
+        "the first part of small items for all of them",
+        CHAINS,
+        "a = chain[r] + (part * chain[r + 1] if chain[r + 1] > 0 else scratch_at)",
+        "a = chain[r] + (0 * chain[r + 1] if chain[r + 1] > 0 else scratch_at)",
+        "small items",
+    ),
+    Mutation(
+        "the flags of the first part for all of them",
+        CHAINS,
+        "flags = chain[s + FLAGS] + part * chain[s + FLAGS_STEP]",
+        "flags = chain[s + FLAGS] + 0 * chain[s + FLAGS_STEP]",
+        "small items",
+    ),
+    Mutation(
+        "small items done again that are not the strange ones",
+        SMALL_ITEMS,
+        "strange[:, None] * self.part + np.arange(self.part)",
+        "strange[:, None] + np.arange(self.part)",
+        "small items",
+    ),
+    Mutation(
+        "a part of small items laid back as it lies",
+        SMALL_ITEMS,
+        "turn = self._turn(cells[k], part, o.dtype.itemsize)",
+        "turn = self._turn(1, cells[k] * part, o.dtype.itemsize)",
+        "small items",
     ),
 )

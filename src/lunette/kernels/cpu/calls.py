@@ -22,6 +22,7 @@ __all__ = [
     "ScatteredGradient",
     "TiledCall",
     "WeightedGradient",
+    "scratch_of",
 ]
 
 Array = np.ndarray[Any, Any]
@@ -45,6 +46,7 @@ class _Scratch(threading.local):
 
 
 _scratch, _stage = _Scratch(), _Scratch()
+scratch_of = _scratch.of
 streams = Kernels("streams")
 
 
@@ -210,6 +212,7 @@ class LaneGradient:
 
     def __init__(self, marks: Call, gather: Call) -> None:
         self.marks, self.gather, self.new = marks, gather, gather.new
+        self.order = gather.order
 
     def run(self, x: Array, gy: Array, gx: Array) -> None:
         marks = self.marks.new()

@@ -35,6 +35,7 @@ from lunette.kernels.cpu.plan import (
     memory_order,
 )
 from lunette.kernels.cpu.same_work import ANY_LENGTH, on_one_axis, said_anew
+from lunette.kernels.cpu.small_items import Operand, SmallItems, in_parts
 from lunette.kernels.cpu.tiling import MOST_CELLS, Tiling, lies_alike
 from lunette.kernels.cpu.traits import (
     doubling,
@@ -82,10 +83,16 @@ lane_winners, lane_gathered = Kernels("lane_winners"), Kernels("lane_gathered")
 @lru_cache(maxsize=1024)
 def forward_call(
     op: Pooling, shape: Shape, strides: Shape, dtype: Any, trusting: bool = True
-) -> Call | TiledCall:
+) -> Call | TiledCall | SmallItems:
     """The call for values. Where it does not trust its cells, any NaN or infinity is served."""
     kind, result = _kind(op.reduction), op.result_dtype(dtype)
     out = _kept_shape(op, shape)
+    operands = [Operand("r", shape, dtype, strides), Operand("w", out, result)]
+    if trusting and (
+        small := in_parts(op, shape, operands, lambda *part: forward_call(op, *part, dtype))
+    ):
+        small.again = lambda: forward_call(op, shape, strides, dtype, False)
+        return small
     op, shape, (strides,), _ = said_anew(op, shape, (strides,), (), dtype.itemsize)
     steps = _elements(strides, dtype)
     if kind != SMOOTH:
@@ -150,9 +157,15 @@ def forward_call(
 @lru_cache(maxsize=1024)
 def indices_call(
     op: Pooling, shape: Shape, strides: Shape, dtype: Any, trusting: bool = True
-) -> Call | TiledCall:
+) -> Call | TiledCall | SmallItems:
     """The call for values and the flat positions of their winners."""
     out = _kept_shape(op, shape)
+    places = Operand("w", out, np.dtype(np.int64))
+    operands = [Operand("r", shape, dtype, strides), Operand("w", out, dtype), places]
+    if trusting and (
+        small := in_parts(op, shape, operands, lambda *part: indices_call(op, *part, dtype))
+    ):
+        return small
     if lanes := lane_plan(op, shape, strides, strides, dtype):
         return _by_lanes(*lanes, "indices", out, dtype)
     if same := on_one_axis(op, shape, (strides,), (), dtype.itemsize, ANY_LENGTH):
@@ -174,9 +187,15 @@ def indices_call(
 
 
 @lru_cache(maxsize=1024)
-def offsets_call(op: Pooling, shape: Shape, strides: Shape, dtype: Any) -> Call | TiledCall | None:
+def offsets_call(
+    op: Pooling, shape: Shape, strides: Shape, dtype: Any
+) -> Call | TiledCall | SmallItems | None:
     """The call for values and offsets; items with a NaN may be flagged, and left to the caller."""
     out = _kept_shape(op, shape)
+    kept = Operand("w", out, np.dtype(np.uint8))
+    operands = [Operand("r", shape, dtype, strides), Operand("w", out, dtype), kept]
+    if small := in_parts(op, shape, operands, lambda *part: offsets_call(op, *part, dtype)):
+        return small
     if lanes := lane_plan(op, shape, strides, strides, dtype):
         return _by_lanes(*lanes, "kept", out, dtype)
     y_steps = _result_steps(out, -1)
@@ -188,8 +207,20 @@ def offsets_call(op: Pooling, shape: Shape, strides: Shape, dtype: Any) -> Call 
 
 
 @lru_cache(maxsize=1024)
-def gather_call(op: Pooling, shape: Shape, grad: Shape, dtype: Any) -> Call | TiledCall | None:
+def gather_call(
+    op: Pooling, shape: Shape, grad: Shape, dtype: Any
+) -> Call | TiledCall | SmallItems | None:
     """The call for gradients of cells from offsets."""
+    out = _kept_shape(op, shape)
+    operands = [
+        Operand("r", out, np.dtype(np.uint8)),
+        Operand("r", out, dtype, grad),
+        Operand("w", shape, dtype),
+    ]
+    if small := in_parts(
+        op, shape, operands, lambda part, _, grad: gather_call(op, part, grad, dtype)
+    ):
+        return small
     lane = lane_axis(_kept_shape(op, shape), _elements(grad, dtype), op.rank)
     steps = _bytes(_result_steps(shape, lane), dtype)
     if lanes := lane_plan(op, shape, steps, grad, dtype):
@@ -204,10 +235,19 @@ def gather_call(op: Pooling, shape: Shape, grad: Shape, dtype: Any) -> Call | Ti
 @lru_cache(maxsize=1024)
 def tangent_call(
     op: Pooling, shape: Shape, strides: Shape, tangent: Shape, dtype: Any, trusting: bool = True
-) -> Call | TiledCall:
+) -> Call | TiledCall | SmallItems:
     """The call for directional derivatives of max and smooth max."""
     kind, ties = _kind(op.reduction), getattr(op.reduction, "ties", "")
     out = _kept_shape(op, shape)
+    operands = [
+        Operand("r", shape, dtype, strides),
+        Operand("w", out, dtype),
+        Operand("r", shape, dtype, tangent),
+    ]
+    if trusting and (
+        small := in_parts(op, shape, operands, lambda *part: tangent_call(op, *part, dtype))
+    ):
+        return small
     if ties == "first" and (lanes := lane_plan(op, shape, strides, tangent, dtype)):
         return _by_lanes(*lanes, "jvp", out, dtype)
     op, shape, (strides, tangent), _ = said_anew(op, shape, (strides, tangent), (), dtype.itemsize)
@@ -233,9 +273,18 @@ def tangent_call(
 @lru_cache(maxsize=1024)
 def gradient_call(
     op: Pooling, shape: Shape, strides: Shape, grad: Shape, dtype: Any, trusting: bool = True
-) -> Call | TiledCall | ScatteredGradient | LaneGradient:
+) -> Call | TiledCall | ScatteredGradient | LaneGradient | SmallItems:
     """The call for gradients of cells."""
     kind, ties, whole_shape = _kind(op.reduction), getattr(op.reduction, "ties", ""), shape
+    operands = [
+        Operand("-" if kind == MEAN else "r", shape, dtype, strides),
+        Operand("r", _kept_shape(op, shape), dtype, grad),
+        Operand("w", shape, dtype),
+    ]
+    if trusting and (
+        small := in_parts(op, shape, operands, lambda *part: gradient_call(op, *part, dtype))
+    ):
+        return small
     if ties == "first" and (lanes := lane_plan(op, shape, strides, grad, dtype)):
         out, byte = _kept_shape(op, shape), np.dtype(np.uint8)
         found = _by_lanes(*lanes, "offsets", out, dtype, byte)

@@ -17,6 +17,7 @@ from lunette.kernels.cpu.choice import (
 )
 from lunette.kernels.cpu.lane_plan import lane_plan
 from lunette.kernels.cpu.long_axes import LONG, long_axis
+from lunette.kernels.cpu.small_items import SmallItems
 from lunette.kernels.cpu.turning import ChannelsLast, channels_last
 from lunette.ops.base import is_float
 from lunette.ops.pooling import Pooling
@@ -133,6 +134,8 @@ def vjp_from_offsets(op: Pooling, shape: Shape, offsets: Array, grad: Array) -> 
         gx = call.new()
         if isinstance(call, Call):
             call.run(np.ascontiguousarray(offsets.transpose(call.order)), gy, gx)
+        elif isinstance(call, SmallItems):
+            call.run(np.ascontiguousarray(offsets), gy, gx)
         else:
             call.work(np.ascontiguousarray(offsets), gy, gx, np.zeros(1, np.uint8))
         return (gx,)
@@ -178,7 +181,7 @@ def _values_and_offsets(op: Pooling, x: Array) -> tuple[Array, Array]:
 
     call: Any = offsets_call(op, x.shape, x.strides, x.dtype)
     y, z = call.new(), call.new(np.dtype(np.uint8))
-    if isinstance(call, Call):
+    if isinstance(call, (Call, SmallItems)):
         call.run(x, y, z)
         return y, z
     flags = np.zeros(call.steps[0][1].items, np.uint8)

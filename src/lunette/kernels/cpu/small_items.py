@@ -1,0 +1,209 @@
+"""Small items, some at a time: they are laid side by side as if they were channels, pooled so, and laid back.
+
+A row of a few cells fills no vector. Where items are many, vectors of items do, and kernels for channels last
+are there for most verbs. A part of the items is turned, worked on and turned back while it is in a cache.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lunette.kernels import threads
+from lunette.kernels.cpu.calls import Call, LaneGradient, QuickCall, scratch_of
+from lunette.kernels.cpu.library import Kernels
+from lunette.kernels.cpu.plan import LINE
+from lunette.kernels.cpu.results import new_array
+from lunette.kernels.cpu.steps import ARRAYS, FLAGS, FLAGS_STEP, KERNEL, STEP, TABLE, UNITS
+from lunette.kernels.cpu.window_tables import regular
+from lunette.ops.pooling import Pooling
+
+__all__ = ["Operand", "SmallItems", "in_parts"]
+
+Array = np.ndarray[Any, Any]
+Shape = tuple[int, ...]
+
+chains, transposition = Kernels("chains"), Kernels("transposition")
+
+SHORT, SHORT_ENOUGH = 10, 20
+"""Cells of the rows of a small item, at most: where windows lie alike, and where they do not."""
+
+MOST_CELLS = 512
+"""Cells of a small item, at most."""
+
+FEWEST, MOST, BYTES = 64, 256, 1 << 17
+"""Items of a part, and its bytes, about."""
+
+BLOCK = 16
+"""Items that are turned together."""
+
+ENOUGH = 1024
+"""Items of an array that is worth it."""
+
+
+class Operand(NamedTuple):
+    """An array of a kernel: `role` is `r` if it is read, `w` if written, `-` if neither.
+
+    One that is read may have any strides; without, it is contiguous.
+    """
+
+    role: str
+    shape: Shape
+    dtype: Any
+    strides: Shape | None = None
+
+    @property
+    def in_order(self) -> bool:
+        """Whether it is contiguous."""
+        step = self.dtype.itemsize
+        for n, stride in zip(reversed(self.shape), reversed(self.strides or ()), strict=False):
+            if n > 1 and stride != step:
+                return False
+            step *= n
+        return True
+
+
+def in_parts(
+    op: Pooling, shape: Shape, operands: list[Operand], choice: Callable[..., Any]
+) -> SmallItems | None:
+    """The call of a verb on small items, of an input of this shape; None where they are not served so.
+
+    `choice` is given the shape of a part of the input, and the strides of a part of each operand that is read, and
+    gives the call on parts.
+    """
+    part = _part(op, shape, max(o.dtype.itemsize for o in operands))
+    if not part or not all(o.in_order for o in operands):
+        return None
+    first = len(shape) - op.rank
+    strides = [
+        _beside((part, *o.shape[first:]), o.dtype.itemsize) for o in operands if o.role != "w"
+    ]
+    inner = choice((part, *shape[first:]), *strides)
+    if not isinstance(inner, (Call, LaneGradient)) or inner.order is None:
+        return None
+    return SmallItems(inner, prod(shape[:first]), part, operands)
+
+
+def _part(op: Pooling, shape: Shape, size: int) -> int:
+    """How many items go together; 0 where they are not small, or too few, or have one window each."""
+    first = len(shape) - op.rank
+    items, cells = prod(shape[:first]), prod(shape[first:])
+    alike = all(regular(r, n)[3] for r, n in zip(op.regions, shape[first:], strict=True))
+    if shape[-1] > (SHORT if alike else SHORT_ENOUGH) or not 0 < cells <= MOST_CELLS:
+        return 0
+    if op.rank < 2 or items < ENOUGH or prod(op.out_shape(shape)) == items:
+        return 0
+    most = min(MOST, max(FEWEST, BYTES // (cells * size) // BLOCK * BLOCK))
+    return next((p for p in range(most, FEWEST - 1, -BLOCK) if items % p == 0), 0)
+
+
+def _beside(shape: Shape, size: int) -> Shape:
+    """Strides of a part of this shape, items first, whose items lie side by side."""
+    items, *pooled = shape
+    return (size, *(size * items * prod(pooled[axis + 1 :]) for axis in range(len(pooled))))
+
+
+def _rounded(size: int) -> int:
+    """Bytes of whole lines, and one more."""
+    return -(-size // LINE) * LINE + LINE
+
+
+class SmallItems:
+    """A call on parts of some operands: `inner` is the call on one of them."""
+
+    again: Any = None
+    """Gives the call that does items again where the inner one trusted what it should not have."""
+
+    def __init__(
+        self, inner: Call | LaneGradient, items: int, part: int, operands: list[Operand]
+    ) -> None:
+        result = next(o for o in operands if o.role == "w")
+        self.shape, self.dtype = result.shape, result.dtype
+        self.parts, self.part = items // part, part
+        self.flagged = isinstance(inner, QuickCall)
+        self.kept: list[Any] = []
+        calls = [inner.marks, inner.gather] if isinstance(inner, LaneGradient) else [inner]
+        place = _rounded(max(call.scratch for call in calls))
+        cells = [prod(o.shape) // items for o in operands]
+        bytes_ = [n * part * o.dtype.itemsize for n, o in zip(cells, operands, strict=True)]
+        rooms = []
+        for o, size in zip(operands, bytes_, strict=True):
+            rooms.append(place)
+            place += _rounded(size) if o.role != "-" else 0
+        steps: list[list[Any]] = []
+        for k, o in enumerate(operands):
+            if o.role == "r":
+                turn = self._turn(part, cells[k], o.dtype.itemsize)
+                steps.append([*turn, (k, bytes_[k]), rooms[k], 0])
+        if isinstance(inner, LaneGradient):
+            steps.append([*self._call(inner.marks), rooms[0], place, place])
+            steps.append([*self._call(inner.gather), place, rooms[1], rooms[2]])
+            place += _rounded(prod(inner.marks.shape))
+        else:
+            steps.append([*self._call(inner), *[*rooms, rooms[-1]][:3]])
+        for k, o in enumerate(operands):
+            if o.role == "w":
+                turn = self._turn(cells[k], part, o.dtype.itemsize)
+                steps.append([*turn, rooms[k], (k, bytes_[k]), 0])
+        self.scratch = place
+        self._lay_out(steps)
+
+    def _turn(self, rows: int, columns: int, size: int) -> list[Any]:
+        """The step that turns a matrix."""
+        table = np.array((rows, columns, 0, columns, 0, rows, max(rows, columns), 1), np.int64)
+        self.kept.append(table)
+        return [transposition.kernel(size), table.__array_interface__["data"][0], 1, 0, 0]
+
+    def _call(self, call: Call) -> list[Any]:
+        """The step that runs a call."""
+        self.kept.append(call)
+        flags = (0, 2) if isinstance(call, QuickCall) else (call.plan.room, 0)
+        return [call.kernel, call.plan.at, call.units, *flags]
+
+    def _lay_out(self, steps: list[Any]) -> None:
+        """The table of the chain, and which of its numbers are to be the addresses of arrays, or of flags."""
+        table, self.addresses, self.flags_at = [len(steps)], [], []
+        for kernel, at, units, flags, step, *arrays in steps:
+            self.kept.append(kernel)
+            begin = len(table)
+            if step:
+                self.flags_at.append(begin + FLAGS)
+            entry = [0] * STEP
+            entry[KERNEL] = ctypes.cast(kernel, ctypes.c_void_p).value or 0
+            entry[TABLE], entry[UNITS], entry[FLAGS], entry[FLAGS_STEP] = at, units, flags, step
+            for number, array in enumerate(arrays):
+                where = ARRAYS + 2 * number
+                if isinstance(array, tuple):
+                    self.addresses.append((begin + where, array[0]))
+                    entry[where + 1] = array[1]
+                else:
+                    entry[where] = array
+            table += entry
+        self.table = np.array(table, np.int64)
+
+    def new(self, dtype: Any = None) -> Array:
+        """The array for the result, or for one of another dtype beside it."""
+        return new_array(self.shape, dtype or self.dtype)
+
+    def run(self, a: Array, b: Array, c: Array) -> None:
+        """All parts, shared out among threads."""
+        table, at = self.table.copy(), [v.__array_interface__["data"][0] for v in (a, b, c)]
+        for place, number in self.addresses:
+            table[place] = at[number]
+        flags = np.zeros(2 * self.parts if self.flagged else 0, np.uint8)
+        for place in self.flags_at:
+            table[place] = flags.__array_interface__["data"][0]
+        chain, chain_at = chains.kernel(), table.__array_interface__["data"][0]
+
+        def task(first: int, last: int) -> None:
+            chain(chain_at, scratch_of(self.scratch), 0, 0, 0, 0, first, last)
+
+        threads.run(task, self.parts)
+        if flags.any():
+            strange = np.flatnonzero(flags.reshape(-1, 2).any(axis=1))
+            items = (strange[:, None] * self.part + np.arange(self.part)).reshape(-1)
+            self.again().run_items(a, b, c, items)

@@ -1,0 +1,73 @@
+"""Many small items go side by side, in parts: the same bits as few of them, whatever is in them."""
+
+import numpy as np
+import pytest
+
+import lunette as ln
+from cases import values
+from cases.small_items import small_items
+from lunette.kernels.cpu import choice
+from lunette.kernels.cpu.small_items import SmallItems
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        "float32",
+        *(pytest.param(d, marks=pytest.mark.full) for d in values.DTYPES if d != "float32"),
+    ],
+)
+def test_small_items_have_the_same_bits_together(dtype):
+    assert not small_items(dtype)
+
+
+def calls(op, x):
+    """The calls of all verbs, and of offsets."""
+    out = np.empty(op.out_shape(x.shape), x.dtype)
+    yield choice.forward_call(op, x.shape, x.strides, x.dtype)
+    yield choice.gradient_call(op, x.shape, x.strides, out.strides, x.dtype)
+    if isinstance(op.reduction, ln.Max):
+        yield choice.indices_call(op, x.shape, x.strides, x.dtype)
+        yield choice.tangent_call(op, x.shape, x.strides, x.strides, x.dtype)
+        yield choice.offsets_call(op, x.shape, x.strides, x.dtype)
+        yield choice.gather_call(op, x.shape, out.strides, x.dtype)
+
+
+@pytest.mark.parametrize("op", [ln.MaxPool((3, 3), 2, 1), ln.AvgPool((2, 2))], ids=repr)
+def test_which_items_go_together(op):
+    def together(*shape):
+        return [isinstance(call, SmallItems) for call in calls(op, np.zeros(shape, "f4"))]
+
+    assert all(together(64, 64, 7, 7))
+    assert all(together(1153 * 64, 7, 7))
+    assert not any(together(64, 64, 7, 19)), "rows fill a vector"
+    assert not any(together(8, 64, 7, 7)), "too few"
+    assert not any(together(1153, 7, 7)), "no part of them is a whole number of vectors"
+    view = np.zeros((64, 64, 7, 8), "f4")[..., 1:]
+    assert not isinstance(choice.forward_call(op, view.shape, view.strides, view.dtype), SmallItems)
+
+
+def test_one_item_among_many_with_a_nan():
+    x = values.filled("random", (1536, 5, 5), "float32")
+    clean = ln.MaxPool((2, 2))(x)
+    for item in (0, 255, 256, 1000, 1535):
+        y = x.copy()
+        y[item, 2, 2] = np.nan
+        z = ln.MaxPool((2, 2))(y)
+        assert np.isnan(z[item, 1, 1])
+        assert np.array_equal(np.delete(z, item, 0), np.delete(clean, item, 0))
+
+
+def test_any_number_of_threads_gives_the_same_bits():
+    op, x = ln.MaxPool((3, 3), 2, 1), values.filled("random", (4096, 6, 7), "float32")
+    grad = values.filled("random", op.out_shape(x.shape), "float32")
+    before = ln.get_num_threads()
+    ln.set_num_threads(1)
+    try:
+        alone = op(x), op.vjp(x, grad)
+        for threads in (2, 8):
+            ln.set_num_threads(threads)
+            assert op(x).tobytes() == alone[0].tobytes()
+            assert op.vjp(x, grad).tobytes() == alone[1].tobytes()
+    finally:
+        ln.set_num_threads(before)
