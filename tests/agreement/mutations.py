@@ -973,8 +973,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "a part of small items laid back as it lies",
         SMALL_ITEMS,
-        "turn = self._turn(cells[k], part, o.dtype.itemsize)",
-        "turn = self._turn(1, cells[k] * part, o.dtype.itemsize)",
+        "self._turn(cells[k], part, o.dtype.itemsize, rooms[k], wholes[k])",
+        "self._turn(1, cells[k] * part, o.dtype.itemsize, rooms[k], wholes[k])",
         "small items",
     ),
 )

@@ -107,9 +107,15 @@ def _beside(shape: Shape, size: int) -> Shape:
     return (size, *(size * items * prod(pooled[axis + 1 :]) for axis in range(len(pooled))))
 
 
-def _rounded(size: int) -> int:
-    """Bytes of whole lines, and one more."""
-    return -(-size // LINE) * LINE + LINE
+class Step(NamedTuple):
+    """A call of a kernel. Places are bytes of scratch memory or, as pairs, the number of an operand and the bytes of a part of it."""
+
+    kernel: Any
+    table: int
+    units: int
+    places: tuple[int | tuple[int, int], ...]
+    flags: int = 0
+    flags_step: int = 0
 
 
 class SmallItems:
@@ -123,67 +129,73 @@ class SmallItems:
     ) -> None:
         result = next(o for o in operands if o.role == "w")
         self.shape, self.dtype = result.shape, result.dtype
-        self.parts, self.part = items // part, part
+        self.parts, self.part, self.inner = items // part, part, inner
         self.flagged = isinstance(inner, QuickCall)
-        self.kept: list[Any] = []
+        self.tables: list[Any] = []
         calls = [inner.marks, inner.gather] if isinstance(inner, LaneGradient) else [inner]
-        place = _rounded(max(call.scratch for call in calls))
+        self.scratch = 0
+        self._room(max(call.scratch for call in calls))
         cells = [prod(o.shape) // items for o in operands]
-        bytes_ = [n * part * o.dtype.itemsize for n, o in zip(cells, operands, strict=True)]
-        rooms = []
-        for o, size in zip(operands, bytes_, strict=True):
-            rooms.append(place)
-            place += _rounded(size) if o.role != "-" else 0
-        steps: list[list[Any]] = []
-        for k, o in enumerate(operands):
-            if o.role == "r":
-                turn = self._turn(part, cells[k], o.dtype.itemsize)
-                steps.append([*turn, (k, bytes_[k]), rooms[k], 0])
+        wholes = [
+            (k, cells[k] * part * o.dtype.itemsize if o.role != "-" else 0)
+            for k, o in enumerate(operands)
+        ]
+        rooms = [self._room(size) for _, size in wholes]
+        steps = [
+            self._turn(part, cells[k], o.dtype.itemsize, wholes[k], rooms[k])
+            for k, o in enumerate(operands)
+            if o.role == "r"
+        ]
         if isinstance(inner, LaneGradient):
-            steps.append([*self._call(inner.marks), rooms[0], place, place])
-            steps.append([*self._call(inner.gather), place, rooms[1], rooms[2]])
-            place += _rounded(prod(inner.marks.shape))
+            marks = self._room(prod(inner.marks.shape))
+            steps.append(self._call(inner.marks, rooms[0], marks, marks))
+            steps.append(self._call(inner.gather, marks, *rooms[1:]))
         else:
-            steps.append([*self._call(inner), *[*rooms, rooms[-1]][:3]])
-        for k, o in enumerate(operands):
-            if o.role == "w":
-                turn = self._turn(cells[k], part, o.dtype.itemsize)
-                steps.append([*turn, rooms[k], (k, bytes_[k]), 0])
-        self.scratch = place
+            steps.append(self._call(inner, *rooms))
+        steps += [
+            self._turn(cells[k], part, o.dtype.itemsize, rooms[k], wholes[k])
+            for k, o in enumerate(operands)
+            if o.role == "w"
+        ]
         self._lay_out(steps)
 
-    def _turn(self, rows: int, columns: int, size: int) -> list[Any]:
+    def _room(self, size: int) -> int:
+        """Where so many bytes of scratch memory are, from a line on."""
+        place = self.scratch
+        self.scratch += -(-size // LINE) * LINE + LINE
+        return place
+
+    def _turn(self, rows: int, columns: int, size: int, source: Any, target: Any) -> Step:
         """The step that turns a matrix."""
         table = np.array((rows, columns, 0, columns, 0, rows, max(rows, columns), 1), np.int64)
-        self.kept.append(table)
-        return [transposition.kernel(size), table.__array_interface__["data"][0], 1, 0, 0]
+        self.tables.append(table)
+        at = table.__array_interface__["data"][0]
+        return Step(transposition.kernel(size), at, 1, (source, target))
 
-    def _call(self, call: Call) -> list[Any]:
+    def _call(self, call: Call, *rooms: int) -> Step:
         """The step that runs a call."""
-        self.kept.append(call)
-        flags = (0, 2) if isinstance(call, QuickCall) else (call.plan.room, 0)
-        return [call.kernel, call.plan.at, call.units, *flags]
+        if isinstance(call, QuickCall):  # two flags for each part
+            return Step(call.kernel, call.plan.at, call.units, rooms, 0, 2)
+        return Step(call.kernel, call.plan.at, call.units, rooms, call.plan.room)
 
-    def _lay_out(self, steps: list[Any]) -> None:
+    def _lay_out(self, steps: list[Step]) -> None:
         """The table of the chain, and which of its numbers are to be the addresses of arrays, or of flags."""
-        table, self.addresses, self.flags_at = [len(steps)], [], []
-        for kernel, at, units, flags, step, *arrays in steps:
-            self.kept.append(kernel)
-            begin = len(table)
-            if step:
-                self.flags_at.append(begin + FLAGS)
-            entry = [0] * STEP
-            entry[KERNEL] = ctypes.cast(kernel, ctypes.c_void_p).value or 0
-            entry[TABLE], entry[UNITS], entry[FLAGS], entry[FLAGS_STEP] = at, units, flags, step
-            for number, array in enumerate(arrays):
-                where = ARRAYS + 2 * number
-                if isinstance(array, tuple):
-                    self.addresses.append((begin + where, array[0]))
-                    entry[where + 1] = array[1]
+        self.table = np.zeros(1 + len(steps) * STEP, np.int64)
+        self.table[0], self.steps = len(steps), steps
+        self.addresses: list[tuple[int, int]] = []
+        for number, step in enumerate(steps):
+            begin = 1 + number * STEP
+            entry = self.table[begin : begin + STEP]
+            entry[KERNEL] = ctypes.cast(step.kernel, ctypes.c_void_p).value or 0
+            entry[TABLE], entry[UNITS] = step.table, step.units
+            entry[FLAGS], entry[FLAGS_STEP] = step.flags, step.flags_step
+            for which, place in enumerate(step.places):
+                at = ARRAYS + 2 * which
+                if isinstance(place, tuple):
+                    self.addresses.append((begin + at, place[0]))
+                    entry[at + 1] = place[1]
                 else:
-                    entry[where] = array
-            table += entry
-        self.table = np.array(table, np.int64)
+                    entry[at] = place
 
     def new(self, dtype: Any = None) -> Array:
         """The array for the result, or for one of another dtype beside it."""
@@ -195,8 +207,9 @@ class SmallItems:
         for place, number in self.addresses:
             table[place] = at[number]
         flags = np.zeros(2 * self.parts if self.flagged else 0, np.uint8)
-        for place in self.flags_at:
-            table[place] = flags.__array_interface__["data"][0]
+        for number, step in enumerate(self.steps):
+            if step.flags_step:
+                table[1 + number * STEP + FLAGS] = flags.__array_interface__["data"][0]
         chain, chain_at = chains.kernel(), table.__array_interface__["data"][0]
 
         def task(first: int, last: int) -> None:
