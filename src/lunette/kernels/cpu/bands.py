@@ -1,7 +1,7 @@
 """Windows side by side of a max: their rows are folded into one row first, which is read in the order of memory.
 
 Window by window, memory would be read in steps from row to row, which processors foresee badly. Where they
-need not, for memory is asked for ahead, that is still the faster way to windows whose rows are one block.
+need not, for memory is asked for ahead, that is still the faster way to windows that fill vectors and whose rows are one block.
 """
 
 # Numba types the kernels, not mypy.
@@ -32,21 +32,13 @@ from lunette.kernels.cpu.plan import BAND, SLACK
 from lunette.kernels.cpu.slides import folded
 from lunette.kernels.cpu.wide_windows import cell_place, wide_windows
 
-__all__ = ["no_band", "value_in_band"]
+__all__ = ["bands"]
 
 FEWEST_ROWS = 4
 """Rows of a band. Fewer are not worth a row that is written and read again."""
 
 GAP = 16
 """Cells between windows that are read for nothing, at most."""
-
-
-@compiled
-def no_band(first, last, of_row):
-    """What windows first … last of an output row begin with; −1 where bands would be no gain."""
-    rows, _, blocks = of_row
-    gains = (last - first > 1) & (rows >= FEWEST_ROWS) & ((blocks > 1) | (not BY_BLOCKS))
-    return first if gains else -1, 0, True
 
 
 @compiled
@@ -64,8 +56,8 @@ def side_by_side(g, first, last):
 
 
 @cache
-def value_in_band(codec: Codec) -> Any:
-    """`value_of` for a codec: the values of windows, one after the other along an output row.
+def bands(codec: Codec) -> tuple[Any, Any]:
+    """`no_band` and `value_of` for a codec: the values of windows, one after the other along an output row.
 
     `value_of(window, s, j, last, band)` gives the value of window j, non-zero after a NaN, and its band. It
     is given the band of the window before it, at first that of `no_band`, and where windows end. A window is
@@ -78,6 +70,16 @@ def value_in_band(codec: Codec) -> Any:
     here = lanes(codec.work, codec.work, "")
     width, load, load_part, most = here.width, here.load, here.load_part, here.most
     spread, fill, most_of_lanes = here.spread, codec.least, folded(codec.work, "most")
+
+    @compiled
+    def no_band(g, first, last, of_row):
+        """What windows first … last of an output row begin with; −1 where bands would be no gain."""
+        rows, _, blocks = of_row
+        w = g[AXES + (g[RANK] - 1) * AXIS_WIDTH + TABLE] + WINDOW_WIDTH * first
+        narrow = g[w + STOP] - g[w + START] < width
+        gains = (last - first > 1) & (rows >= FEWEST_ROWS)
+        gains &= (blocks > 1) | narrow | (not BY_BLOCKS)
+        return first if gains else -1, 0, True
 
     @compiled
     def fold_rows(x, base, s, g, row, of_row, low, size):
@@ -127,4 +129,4 @@ def value_in_band(codec: Codec) -> Any:
             value, seen = fold_part(s, start - low, size), 0
         return value, seen, band
 
-    return value_of
+    return no_band, value_of

@@ -21,6 +21,7 @@ from lunette.kernels.cpu.lane_plan import LanePlan, lane_plan
 from lunette.kernels.cpu.library import Kernels
 from lunette.kernels.cpu.plan import (
     BANDS,
+    BRIEF,
     DIRECT,
     FOLDED,
     FOLDED_SUM,
@@ -66,8 +67,8 @@ __all__ = [
 
 Shape = tuple[int, ...]
 
-FEW = 8
-"""Outputs of a row that are too few to go side by side, if their windows are long."""
+FEW = 4
+"""Outputs of a row that are too few to go side by side; twice as many are if their windows are long."""
 
 row_first, column_first, wide = Kernels("row_first"), Kernels("column_first"), Kernels("wide")
 folded_rows, folded_lanes = Kernels("folded_rows"), Kernels("folded_lanes")
@@ -178,7 +179,7 @@ def indices_call(
             again = lambda: indices_call(op, shape, strides, dtype, False)  # noqa: E731
             return TiledCall([(offsets.kernel(dtype.name, "indices"), tiling)], out, dtype, again)
     plan = Plan(op, shape, (_elements(strides, dtype), y_steps, y_steps))
-    if plan.has_winners and shares_little(plan):
+    if plan.has_winners and shares_little(plan, searched=True):
         return _of_rows(wide.kernel(dtype.name, "winners", "first"), plan, out, dtype, BANDS)
     if plan.has_winners:
         return _winners(plan, "indices", out, dtype, plan.items * plan.tiles)
@@ -262,7 +263,7 @@ def tangent_call(
             again = lambda: tangent_call(op, shape, strides, tangent, dtype, False)  # noqa: E731
             return TiledCall([(kernel, tiling)], out, dtype, again)
     plan = Plan(op, shape, all_steps)
-    if kind == MAX and plan.has_winners and shares_little(plan):
+    if kind == MAX and plan.has_winners and shares_little(plan, searched=True):
         return _of_rows(wide.kernel(dtype.name, "jvp", ties), plan, out, dtype, BANDS)
     if ties == "first" and plan.has_winners:
         return _winners(plan, "jvp", out, dtype, plan.items * plan.tiles)
@@ -293,7 +294,7 @@ def gradient_call(
         op, shape, (strides,), (grad,), dtype.itemsize, kind == MEAN
     )
     steps, grad_steps = _elements(strides, dtype), _elements(grad, dtype)
-    tiled = kind != MEAN and ties in ("first", "") and not _few_and_long(op, shape)
+    tiled = kind != MEAN and ties in ("first", "") and not _few_and_long(op, shape, 2 * FEW)
     if trusting and is_float(dtype) and tiled:
         arrays = (steps, grad_steps, _result_steps(shape, -1))
         stride = regular(op.regions[-1], shape[-1])[0]
@@ -327,7 +328,7 @@ def gradient_call(
             return call.in_pieces(plan.slab_edges, 2)
     plan = Plan(op, shape, (steps, grad_steps, _result_steps(shape, -1)))
     units = plan.items * plan.slabs
-    if kind == MAX and plan.has_winners and shares_little(plan):
+    if kind == MAX and plan.has_winners and shares_little(plan, searched=True):
         kernel, scratch = scattered.kernel(dtype.name, ties), BANDS + 8 * plan.slab_cells
         plan.room = 0
         scatter = Call(kernel, plan, whole_shape, dtype, -1, units, scratch)
@@ -380,13 +381,17 @@ def _tiling(
     return None if tiling.empty or tiling.cells > MOST_CELLS else tiling
 
 
-def _few_and_long(op: Pooling, shape: Shape) -> bool:
-    """Whether windows of a max along a row are few and long and share no cell, so that each is best folded by itself."""
+def _few_and_long(op: Pooling, shape: Shape, most: int = FEW) -> bool:
+    """Whether windows of a max along a row are few and long and share no cell, so that each is best folded by itself.
+
+    Up to `most` of them may be shorter.
+    """
     region, n = op.regions[-1], shape[-1]
     stride, _, dilation, kernel = regular(region, n)
     outputs = region.out_length(n)
     alone = dilation == 1 and (outputs == 1 or stride >= kernel)
-    return isinstance(op.reduction, Max) and outputs <= FEW and kernel > FOLDED and alone
+    long = kernel > (BRIEF if outputs <= most else FOLDED)
+    return isinstance(op.reduction, Max) and outputs <= 2 * FEW and long and alone
 
 
 def _far_apart(region: Any, n: int) -> bool:

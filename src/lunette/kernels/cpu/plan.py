@@ -87,6 +87,9 @@ and of a mean."""
 FOLDED = 8
 """Cells of a window along one axis that are folded one by one; more are folded by doubling."""
 
+BRIEF = 4
+"""Cells along a row of windows that are never worth a fold of their own, at most."""
+
 FOLDED_SUM = 16
 """Cells of overlapping windows that are added one by one; more are added by doubling."""
 

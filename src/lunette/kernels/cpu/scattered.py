@@ -15,7 +15,7 @@ from typing import Any
 from numba import types
 
 from lunette.kernels.cpu import machine
-from lunette.kernels.cpu.bands import no_band, value_in_band
+from lunette.kernels.cpu.bands import bands
 from lunette.kernels.cpu.halves import codec
 from lunette.kernels.cpu.layout import (
     AXES,
@@ -65,7 +65,7 @@ def kernel(dtype: str, ties: str) -> Any:
     def one_more(state, extra, flat):
         return state + 1, False
 
-    value_of, (_, search) = value_in_band(outer), wide_windows(outer)
+    (no_band, value_of), (_, search) = bands(outer), wide_windows(outer)
     find, count, add_gradients = search(first_of), search(one_more), search(add_gradient)
 
     @machine.kernel
@@ -100,7 +100,7 @@ def kernel(dtype: str, ties: str) -> Any:
                     (item * g[OUTPUT_ROWS] + row) * m,
                     rows_of(g, row),
                 )
-                band = no_band(from_j, to_j, of_row)
+                band = no_band(g, from_j, to_j, of_row)
                 for j in range(from_j, to_j):
                     start, gradient = g[table + WINDOW_WIDTH * j + START], read(gy[at + j * far])
                     size = g[table + WINDOW_WIDTH * j + STOP] - start

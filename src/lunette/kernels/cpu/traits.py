@@ -18,6 +18,7 @@ from lunette.kernels.cpu.layout import (
 )
 from lunette.kernels.cpu.pieces import LARGE
 from lunette.kernels.cpu.plan import (
+    BRIEF,
     BY_LINES,
     DIRECT,
     FOLDED,
@@ -131,9 +132,13 @@ def near(plan: Plan) -> bool:
     return short and few and _in_place(plan)
 
 
-def shares_little(plan: Plan) -> bool:
-    """Whether windows are long, go by rows that lie side by side, and hold no cell more than twice."""
-    if plan.longest[-1] <= FOLDED or not _side_by_side(plan):
+def shares_little(plan: Plan, searched: bool = False) -> bool:
+    """Whether windows are long, go by rows that lie side by side, and hold no cell more than twice.
+
+    Where their winners are searched for, shorter ones are long; and where they do not lie alike.
+    """
+    *_, alike = lie_of(plan.table, len(plan.longest) - 1)
+    if plan.longest[-1] <= (BRIEF if searched or not alike else FOLDED) or not _side_by_side(plan):
         return False
     return _visited(plan) <= 2 * prod(_of_axes(plan, EXTENT))
 

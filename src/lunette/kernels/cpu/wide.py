@@ -15,7 +15,7 @@ from typing import Any
 from numba import types
 
 from lunette.kernels.cpu import machine
-from lunette.kernels.cpu.bands import no_band, value_in_band
+from lunette.kernels.cpu.bands import bands
 from lunette.kernels.cpu.halves import codec
 from lunette.kernels.cpu.layout import (
     AXES,
@@ -44,7 +44,7 @@ def kernel(dtype: str, verb: str, ties: str) -> Any:
     """
     outer = codec(dtype, False)
     memory, work, read, write = outer.memory, outer.work, outer.load, outer.store
-    value_of, (_, search) = value_in_band(outer), wide_windows(outer)
+    (no_band, value_of), (_, search) = bands(outer), wide_windows(outer)
     first_only, split, zero = ties == "first", ties == "split", work(0)
     values_only, gives_tangents = verb == "forward", verb == "jvp"
     real = isinstance(work, types.Float)
@@ -75,7 +75,7 @@ def kernel(dtype: str, verb: str, ties: str) -> Any:
                 known, of_row = row, rows_of(g, row)
             base, third = item_offset(g, item, 0), item_offset(g, item, 2)
             target = item_offset(g, item, 1) + output_row(g, row, 1)
-            band = no_band(0, m, of_row)
+            band = no_band(g, 0, m, of_row)
             for j in range(m):
                 start = g[table + WINDOW_WIDTH * j + START]
                 size = g[table + WINDOW_WIDTH * j + STOP] - start
