@@ -226,7 +226,7 @@ def _reading(rows: list[dict[str, Any]]) -> str:
     middle = found[len(found) // 2]
     return (
         f" Reading alone by a plain loop, one page after the other, reached {middle:.2f} of the copy's "
-        "bandwidth (the median of the rows); kernels that ask for eight pages at a time read faster."
+        "bandwidth (the median of the rows)."
     )
 
 
