@@ -332,9 +332,8 @@ def _edges(m: int, tile: int, cells: int) -> Any:
     return np.minimum(np.arange(-(-m // tile) + 1) * tile, m) * cells
 
 
-def in_a_row(shape: Shape, strides: Strides) -> bool:
-    """Whether the cells of an array lie in memory one after the other."""
-    size = 1
+def in_a_row(shape: Shape, strides: Strides, size: int = 1) -> bool:
+    """Whether the cells of an array lie in memory one after the other, each of `size` of what strides count."""
     for length, step in zip(reversed(shape), reversed(strides), strict=True):
         if length > 1 and step != size:
             return False

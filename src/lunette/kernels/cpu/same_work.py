@@ -8,7 +8,7 @@ from __future__ import annotations
 from math import prod
 from typing import NamedTuple
 
-from lunette.kernels.cpu.plan import FOLDED
+from lunette.kernels.cpu.plan import FOLDED, in_a_row
 from lunette.kernels.cpu.window_tables import reach
 from lunette.ops.pooling import Pool, Pooling
 from lunette.reductions import Max
@@ -80,7 +80,7 @@ def on_one_axis(
     length = prod(shape[first:])
     if op.rank == 1 or length > longest or not all(map(_is_whole, op.regions, shape[first:])):
         return None
-    if any(not _side_by_side(shape[first:], strides[first:], size) for strides in inputs):
+    if any(not in_a_row(shape[first:], strides[first:], size) for strides in inputs):
         return None
     return SameWork(
         Pool((Global(),), op.reduction),
@@ -93,15 +93,6 @@ def on_one_axis(
 def _is_whole(region: Region, n: int) -> bool:
     """Whether there is one window, of all cells of an axis of length `n` and no padding."""
     return region.out_length(n) == 1 and region.window(n, 0) == Global().window(n, 0)
-
-
-def _side_by_side(shape: Shape, strides: Shape, size: int) -> bool:
-    """Whether cells of `size` bytes follow each other in memory, in row-major order."""
-    for n, step in zip(reversed(shape), reversed(strides), strict=True):
-        if n > 1 and step != size:
-            return False
-        size *= n
-    return True
 
 
 def with_rows(

@@ -16,7 +16,7 @@ import numpy as np
 from lunette.kernels import threads
 from lunette.kernels.cpu.calls import Call, LaneGradient, QuickCall, scratch_of
 from lunette.kernels.cpu.library import Kernels
-from lunette.kernels.cpu.plan import LINE
+from lunette.kernels.cpu.plan import LINE, in_a_row
 from lunette.kernels.cpu.results import new_array
 from lunette.kernels.cpu.steps import ARRAYS, FLAGS, FLAGS_STEP, KERNEL, STEP, TABLE, UNITS
 from lunette.kernels.cpu.window_tables import regular
@@ -59,12 +59,7 @@ class Operand(NamedTuple):
     @property
     def in_order(self) -> bool:
         """Whether it is contiguous."""
-        step = self.dtype.itemsize
-        for n, stride in zip(reversed(self.shape), reversed(self.strides or ()), strict=False):
-            if n > 1 and stride != step:
-                return False
-            step *= n
-        return True
+        return self.strides is None or in_a_row(self.shape, self.strides, self.dtype.itemsize)
 
 
 def in_parts(
