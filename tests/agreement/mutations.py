@@ -299,8 +299,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "axes taken for one that do not lie so",
         SAME_WORK,
-        "if n > 1 and step != size:",
-        "if n > 1 and step < 0:",
+        "not in_a_row(shape[first:], strides[first:], size)",
+        "in_a_row(shape[first:], strides[first:], size) is None",
         "layouts",
     ),
     Mutation(
