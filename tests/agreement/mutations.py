@@ -26,6 +26,7 @@ PASSES, ROWS, COLUMNS = _of("passes"), _of("row_first"), _of("column_first")
 ALONG, WIDE, SWEEPS, LADDER = _of("rows"), _of("wide"), _of("sweeps"), _of("ladder")
 WIDE_WINDOWS, SCATTERED, BANDS = _of("wide_windows"), _of("scattered"), _of("bands")
 NARROW, SAME_WORK = _of("narrow_means"), _of("same_work")
+FINISHED, STRAIGHT = _of("finished_means"), _of("straight_means")
 WINNERS, SPREAD, LANES = _of("winners"), _of("spread"), _of("lanes")
 HALF_LANES, STREAMS = _of("half_lanes"), _of("streams")
 FOLDED, UNSHARED, COUNTS = _of("folded_rows"), _of("unshared"), _of("counts")
@@ -632,7 +633,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "a reciprocal without the axes before the last",
-        COLUMNS,
+        FINISHED,
         "reciprocal = work(1) / (work(factor) * work(g[e + KERNEL]))",
         "reciprocal = work(1) / work(g[e + KERNEL])",
         "large mean",

@@ -212,3 +212,52 @@ def test_machine_code_of_other_versions_does_not_pile_up(compiled, tmp_path):
     left = sorted(path.name for path in first.parent.glob(f"{name}-*.kernel"))
     assert left == sorted([first.name, *(f"{name}-{age:016x}.kernel" for age in range(3))])
     assert other.exists()
+
+
+NEIGHBOUR = """
+import threading
+import numba, numpy as np, lunette as ln
+
+def norm(values):
+    kept = {}
+    for i, v in enumerate(sorted(values)):
+        kept[i] = v
+    return np.linalg.norm(np.array([kept[i] for i in range(len(kept))])) + len(str(len(kept)))
+
+def strict(values):
+    if len(values) != 2:
+        raise ValueError("expected two values")
+    return values[0] + values[1]
+
+results = {}
+
+def ours():
+    op, x = ln.MaxPool((2, 2), ties="all"), np.arange(16, dtype=np.float32).reshape(1, 1, 4, 4)
+    results["ours"] = float(op.jvp(x, x).sum())
+
+def theirs():
+    results["theirs"] = float(numba.njit(norm)(np.array([4.0, 3.0])))
+
+order = {order!r}
+if order == "together":
+    threads = [threading.Thread(target=work) for work in (ours, theirs)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+else:
+    for work in (ours, theirs) if order == "ours first" else (theirs, ours):
+        work()
+try:
+    numba.njit(strict)((1, 2, 3))
+    raised = False
+except ValueError:
+    raised = True
+print(results["ours"], results["theirs"], numba.njit(strict)((1, 2)), raised)
+"""
+
+
+@pytest.mark.parametrize("order", ["ours first", "theirs first", "together"])
+def test_other_code_compiles_with_numba_as_if_we_were_not_there(order, tmp_path):
+    printed = run(NEIGHBOUR.replace("{order!r}", repr(order)), tmp_path)
+    assert printed == "40.0 6.0 3 True"

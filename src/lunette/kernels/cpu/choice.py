@@ -44,7 +44,7 @@ from lunette.kernels.cpu.traits import (
     folds,
     is_narrow,
     ladder_cells,
-    near,
+    last_axis,
     past_caches,
     shares_little,
     straight,
@@ -76,7 +76,7 @@ unshared = Kernels("unshared")
 winners, offsets, gathered = Kernels("winners"), Kernels("offsets"), Kernels("gathered")
 spread, smooth, shares = Kernels("spread"), Kernels("smooth"), Kernels("shares")
 smooth_tangents = Kernels("smooth_tangents")
-narrow_means = Kernels("narrow_means")
+straight_means, narrow_means = Kernels("straight_means"), Kernels("narrow_means")
 direct, scattered = Kernels("direct"), Kernels("scattered")
 lane_winners, lane_gathered = Kernels("lane_winners"), Kernels("lane_gathered")
 
@@ -114,7 +114,7 @@ def forward_call(
                 kernel, scratch = _folded(plan, dtype, "add"), plan.folded_bytes
                 units = plan.items * plan.folded_tiles
             else:
-                kernel = column_first.kernel(dtype.name, straight(plan), doubling(plan))
+                kernel = _summed(plan, dtype)
                 scratch = 8 * (plan.sum_cells + ladder_cells(plan))
             # After the sums, the levels of long windows; `room` says where they begin.
             plan.room = plan.sum_cells
@@ -133,7 +133,7 @@ def forward_call(
                     scratch, edges = plan.folded_bytes, plan.folded_edges
                     units = plan.items * plan.folded_tiles
                 else:
-                    kernel = row_first.kernel(dtype.name, "most", near(plan))
+                    kernel = row_first.kernel(dtype.name, "most", last_axis(plan), doubling(plan))
                 call = QuickCall(kernel, plan, out, result, lane, units, scratch)
                 call.again = lambda: forward_call(op, shape, strides, dtype, False)
                 call.in_order = lambda: _in_order(plan, dtype, out, lane)
@@ -141,7 +141,7 @@ def forward_call(
                 if few_rows(plan) and past_caches(plan, out, dtype.itemsize, LINE):
                     return call
                 return call.in_pieces(edges, 1)
-            kernel = row_first.kernel(dtype.name, "larger", near(plan))
+            kernel = row_first.kernel(dtype.name, "larger", last_axis(plan), doubling(plan))
             return Call(kernel, plan, out, result, lane, units, 8 * plan.scratch_cells)
     y_steps = _result_steps(_kept_shape(op, shape), -1)
     if kind == SMOOTH and trusting:
@@ -416,8 +416,18 @@ def _real(dtype: Any) -> Any:
 
 def _in_order(plan: Plan, dtype: Any, shape: Shape, lane: int) -> Call:
     """The call for maxima of items with zeros of both signs and no NaN."""
-    kernel, units = row_first.kernel(dtype.name, "most", near(plan)), plan.items * plan.tiles
+    kernel, units = (
+        row_first.kernel(dtype.name, "most", last_axis(plan), doubling(plan)),
+        plan.items * plan.tiles,
+    )
     return Call(kernel, plan, shape, dtype, lane, units, 8 * plan.scratch_cells)
+
+
+def _summed(plan: Plan, dtype: Any) -> Any:
+    """The kernel that sums axis by axis."""
+    if straight(plan):
+        return straight_means.kernel(dtype.name, doubling(plan))
+    return column_first.kernel(dtype.name, last_axis(plan), doubling(plan))
 
 
 def _folded(plan: Plan, dtype: Any, operation: str) -> Any:

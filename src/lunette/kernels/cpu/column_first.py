@@ -22,15 +22,15 @@ from numba import types
 from lunette.kernels.cpu import machine
 from lunette.kernels.cpu.across_rows import across_between
 from lunette.kernels.cpu.counts import cells_of_row
+from lunette.kernels.cpu.finished_means import doubles, finished
 from lunette.kernels.cpu.halves import codec
-from lunette.kernels.cpu.ladder import brief, ladder, scaled
+from lunette.kernels.cpu.ladder import ladder
 from lunette.kernels.cpu.lanes import lanes
 from lunette.kernels.cpu.layout import (
     AXES,
     AXIS_WIDTH,
     COUNT,
     DILATION,
-    DIVISOR,
     DIVISORS,
     EXTENT,
     KERNEL,
@@ -39,7 +39,6 @@ from lunette.kernels.cpu.layout import (
     MEMBERS,
     ORIGIN,
     PADDED,
-    PAST,
     RANK,
     RESULT,
     ROW,
@@ -56,9 +55,8 @@ from lunette.kernels.cpu.layout import (
     WINDOW_WIDTH,
 )
 from lunette.kernels.cpu.machine import apart, compiled, pointer
-from lunette.kernels.cpu.passes import averaged, inside, moves, passes
+from lunette.kernels.cpu.passes import inside, moves, passes
 from lunette.kernels.cpu.places import item_offset
-from lunette.kernels.cpu.plan import FOLDED_SUM, LINE
 from lunette.kernels.cpu.row_first import hull, input_line
 from lunette.kernels.cpu.rows import along_input
 from lunette.kernels.cpu.streams import settle
@@ -66,37 +64,24 @@ from lunette.kernels.cpu.streams import settle
 __all__ = ["kernel"]
 
 
-MANY = 2.0**60
-"""More cells than are counted where the reciprocal is used: it must be a normal number."""
-
-
-@compiled
-def doubles(g, axis):
-    """Whether windows of an axis are summed by doubling."""
-    e = AXES + axis * AXIS_WIDTH
-    return (g[e + KERNEL] > FOLDED_SUM) & (g[e + KERNEL] > g[e + STRIDE])
-
-
 @cache
-def kernel(dtype: str, straight: bool, doubling: bool) -> Any:
-    """The kernel of a mean for a dtype.
+def kernel(dtype: str, last: str, doubling: bool) -> Any:
+    """The kernel of a mean for a dtype. What a call does not need is not compiled for it.
 
-    Whether the windows of one axis are summed from the input itself, and whether an axis is summed by
-    doubling: what a call does not need is not compiled for it.
+    On the last axis each position has `lanes`, or windows are `near` (a few cells side by side, with
+    stride 1 or 2), `long` (all summed by doubling, their cells side by side) or `any`. Whether some
+    axis is summed by doubling.
     """
+    lane, near, long = last == "lanes", last == "near", last == "long"
     outer = codec(dtype, True)
     memory, work, kept = outer.memory, outer.work, outer.kept
     inner = outer.scratch
-    zero, width, kept_size = work(0), lanes(work, work, "").width, kept.bitwidth // 8
-    sixteen = width == 16
+    zero, width = work(0), lanes(work, work, "").width
     fetch, _ = moves(outer)
     from_x = across_between(outer, inner, "add")
-    along_s = along_input(inner, "add")
-    along_x: Any = along_input(outer, "add") if straight else None
-    average, scale = averaged(outer), scaled(outer)
-    long_x: Any = ladder(outer) if straight and doubling else None
-    long_s: Any = ladder(inner) if doubling and not straight else None
-    means: Any = brief(outer) if straight and doubling else None
+    along_s: Any = along_input(inner, "add") if near else None
+    long_s: Any = ladder(inner) if long else None
+    finish = finished(outer, doubling)
     along, along_table, across, double, _ = passes(work, "add")
 
     @compiled
@@ -141,69 +126,29 @@ def kernel(dtype: str, straight: bool, doubling: bool) -> Any:
         """Outputs first … last of an axis, from rows of `span` cells at positions low … low + n."""
         apart()
         e = AXES + axis * AXIS_WIDTH
-        if not doubles(g, axis):
-            for i in range(first, last):
-                w = g[e + TABLE] + WINDOW_WIDTH * i
-                if g[w + MEMBERS] == 0:
-                    clear(s, to + (i - first) * span, span)
+        if doubling and doubles(g, axis):
+            stride, dilation, size = g[e + STRIDE], g[e + DILATION], g[e + KERNEL]
+            begin = stride * first + g[e + ORIGIN]
+            reach = stride * (last - first - 1) + dilation * (size - 1) + 1
+            for q in range(reach):
+                row = g[PADDED] + q * span
+                if low <= begin + q < low + n:
+                    across(s, at + (begin + q - low) * span, 0, 1, row, span, False)
                 else:
-                    row = at + (g[w + START] - low) * span
-                    across(
-                        s,
-                        row,
-                        g[w + STEP] * span,
-                        g[w + MEMBERS],
-                        to + (i - first) * span,
-                        span,
-                        False,
-                    )
+                    clear(s, row, span)
+            doubled(s, g[PADDED], to, last - first, stride, dilation, size, span)
             return
-        stride, dilation, size = g[e + STRIDE], g[e + DILATION], g[e + KERNEL]
-        begin = stride * first + g[e + ORIGIN]
-        reach = stride * (last - first - 1) + dilation * (size - 1) + 1
-        for q in range(reach):
-            row = g[PADDED] + q * span
-            if low <= begin + q < low + n:
-                across(s, at + (begin + q - low) * span, 0, 1, row, span, False)
+        for i in range(first, last):
+            w, place = g[e + TABLE] + WINDOW_WIDTH * i, to + (i - first) * span
+            if g[w + MEMBERS] == 0:
+                clear(s, place, span)
             else:
-                clear(s, row, span)
-        doubled(s, g[PADDED], to, last - first, stride, dilation, size, span)
+                row = at + (g[w + START] - low) * span
+                across(s, row, g[w + STEP] * span, g[w + MEMBERS], place, span, False)
 
     @compiled
-    def finish(s, g, at, divisors, factor, y, to, first, last):
-        """Outputs first … last of a line: sums over the cells that count.
-
-        Whole windows that are summed by doubling multiply by the reciprocal instead: two roundings,
-        where the sum has saved more.
-        """
-        apart()
-        wide = max(1, g[LANES])
-        begin, size = first * wide, (last - first) * wide
-        if doubling and doubles(g, g[RANK] - 1) & (g[DIVISOR] == 0) & (factor < MANY):
-            e = AXES + (g[RANK] - 1) * AXIS_WIDTH
-            cells = g[e + DILATION] * (g[e + KERNEL] - 1) + 1
-            low, high = inside(first, last, g[e + EXTENT], g[e + STRIDE], g[e + ORIGIN], cells, 1)
-            middle, rest = (low - first) * wide, (high - first) * wide
-            reciprocal = work(1) / (work(factor) * work(g[e + KERNEL]))
-            average(s, at, 0, 1, divisors, begin, work(factor), y, to, middle)
-            scale(s, at + middle, reciprocal, y, to + middle, rest - middle)
-            at, to, begin, size = at + rest, to + rest, begin + rest, size - rest
-        average(s, at, 0, 1, divisors, begin, work(factor), y, to, size)
-
-    @compiled
-    def near(g):
-        """Whether the windows of the last axis are short and lie so that rows can be read in place."""
-        e = AXES + (g[RANK] - 1) * AXIS_WIDTH
-        stride, size = g[e + STRIDE], g[e + KERNEL]
-        beside = (stride == 1) | ((stride == 2) & (size > 1))
-        return (g[e + DILATION] == 1) & (0 < size <= FOLDED_SUM) & beside
-
-    @compiled
-    def last_axis(x, base, s, at, pitch, rows, g, room, to, from_j, to_j):
-        """Sums of windows from_j … to_j of `rows` lines, `pitch` apart in s from `at` on, to s[to …].
-
-        Where it reads straight, the line is the input itself from `base` on.
-        """
+    def last_axis(s, at, pitch, rows, g, room, to, from_j, to_j):
+        """Sums of windows from_j … to_j of `rows` lines, `pitch` apart in s from `at` on, to s[to …]."""
         apart()
         e = AXES + (g[RANK] - 1) * AXIS_WIDTH
         n, table, dilation, size = g[e + EXTENT], g[e + TABLE], g[e + DILATION], g[e + KERNEL]
@@ -213,20 +158,14 @@ def kernel(dtype: str, straight: bool, doubling: bool) -> Any:
             g[ROW] + g[LEFT],
             to_j - from_j,
         )
-        if near(g):
+        if near:
             first, last = inside(from_j, to_j, n, stride, origin, size, width)
             windows = (from_j, first, last, to_j, stride, origin, size, g, table)
-            if straight:
-                along_x(x, base, 0, 1, n, s, to, *windows)
-            else:
-                along_s(s, at, pitch, rows, n, s, to, *windows)
+            along_s(s, at, pitch, rows, n, s, to, *windows)
             return
-        big = doubles(g, g[RANK] - 1)
         for r in range(rows):
             here, there = at + r * pitch, to + r * outputs
-            if straight and doubling:
-                long_x(x, base, n, from_j, to_j, s, room, there, stride, origin, size)
-            elif doubling and (not straight) and big & (dilation == 1):
+            if long:
                 long_s(s, here, n, from_j, to_j, s, room, there, stride, origin, size)
             elif (size == 0) | ((stride >= size) & (size > 4)):
                 along_table(s, here, g, table, there, from_j, to_j)
@@ -234,7 +173,7 @@ def kernel(dtype: str, straight: bool, doubling: bool) -> Any:
                 if g[RANK] > 1:
                     across(s, here, 0, 1, left, n, False)
                 start = left + origin + stride * from_j
-                if big:
+                if doubling and doubles(g, g[RANK] - 1):
                     by_doubling(s, start, there, outputs, stride, dilation, size)
                 else:
                     along(s, start, there, outputs, stride, dilation, size, False)
@@ -243,12 +182,10 @@ def kernel(dtype: str, straight: bool, doubling: bool) -> Any:
     def reduce_columns(x_at, y_at, z_at, scratch_at, g_at, room, first, last):
         g, s = pointer(g_at, types.int64), pointer(scratch_at, work)
         x, y = pointer(x_at, memory), pointer(y_at, kept)
-        rank, wide, lane = g[RANK], max(1, g[LANES]), g[LANES] > 0
+        rank, wide = g[RANK], max(1, g[LANES])
         e = AXES + (rank - 1) * AXIS_WIDTH
-        n, m, far, size = g[e + EXTENT], g[e + COUNT], g[e + STEP_X], g[e + KERNEL]
+        n, m, far = g[e + EXTENT], g[e + COUNT], g[e + STEP_X]
         row, left, divisors = g[ROW], g[ROW] + g[LEFT], pointer(g[DIVISORS], work)
-        quick = sixteen & straight & doubles(g, rank - 1) & (not lane)
-        quick &= (g[e + DILATION] == 1) & (g[e + STRIDE] == 1) & (size < 32) & (g[DIVISOR] == 0)
         clear(s, row, g[ROW_SIZE])
         lines = 1
         for axis in range(1, rank - 1):
@@ -274,7 +211,7 @@ def kernel(dtype: str, straight: bool, doubling: bool) -> Any:
                 if lane:
                     for p in range(from_p, to_p):
                         fetch(x, base + p * far, 1, s, area + (p - from_p) * wide, wide, zero)
-                elif not straight:
+                else:
                     fetch(x, base + from_p * far, far, s, left + from_p, to_p - from_p, zero)
             elif doubling and doubles(g, 0):
                 low, high = hull(g, 0, begin, end)
@@ -310,7 +247,7 @@ def kernel(dtype: str, straight: bool, doubling: bool) -> Any:
                             clear(s, row, n + width)
             if at_once:
                 # All sums of a tile before the first mean: what is just written is slow to read.
-                last_axis(x, base, s, area, block, end - begin, g, room, 0, from_j, to_j)
+                last_axis(s, area, block, end - begin, g, room, 0, from_j, to_j)
             for i in range(begin, end):
                 # The axes between, block by block, from one area to the other.
                 here, there, other = area + (i - begin) * block, 0, g[THIRD]
@@ -328,20 +265,6 @@ def kernel(dtype: str, straight: bool, doubling: bool) -> Any:
                 for line in range(before):
                     at, to = here + line * row_cells, g[RESULT]
                     result = target + (line + i * before) * m * wide + from_j * wide
-                    if straight and doubling and quick:
-                        p = from_j + g[e + ORIGIN]
-                        if (p >= 0) & (p + outputs - 1 + size <= n):
-                            # Up to the first line of memory that is all of this tile, then by lines.
-                            head = outputs
-                            if g[PAST] > 0:
-                                whole = LINE // kept_size
-                                head = min(outputs, -(y_at // kept_size + result) % whole)
-                            at, share = base + p, work(1) / work(size)
-                            means(x, at, n - p, y, result, head, size, share, False)
-                            if head < outputs:
-                                at, p, result = at + head, p + head, result + head
-                                means(x, at, n - p, y, result, outputs - head, size, share, True)
-                            continue
                     if at_once:
                         to = (i - begin) * outputs
                     elif lane:
@@ -349,10 +272,10 @@ def kernel(dtype: str, straight: bool, doubling: bool) -> Any:
                         across_axis(s, g, rank - 1, at, from_p, cells, from_j, to_j, to, wide)
                     else:
                         at = left if rank == 1 else at
-                        last_axis(x, base, s, at, 0, 1, g, room, to, from_j, to_j)
+                        last_axis(s, at, 0, 1, g, room, to, from_j, to_j)
                     factor = cells_of_row(g, i * before + line)
                     finish(s, g, to, divisors, factor, y, result, from_j, to_j)
-            if (rank == 1) & (not lane) & (not straight):
+            if (rank == 1) & (not lane):
                 clear(s, left + from_p, to_p - from_p + width)
         settle()
 

@@ -1,7 +1,7 @@
 """Compiled kernels by name: from disk where they are, else compiled and kept; Numba loads for the latter alone.
 
-A kernel is a function of eight integers. `Kernels("row_first").kernel("float32", "most", True)` is what
-the factory `kernel` of the module `row_first` in this folder makes of these arguments. Its machine
+A kernel is a function of eight integers. `Kernels("direct").gradient_kernel("float32", 0, "all")` is what
+the factory `gradient_kernel` of the module `direct` in this folder makes of these arguments. Its machine
 code is kept under a digest of everything that could change it, with a checksum, so a file that is
 damaged, or of another version or processor, counts as none.
 """

@@ -24,7 +24,6 @@ from lunette.kernels.cpu.layout import (
     DIVISORS,
     EXTENT,
     FLOW,
-    FOLD,
     FOLDED_LEFT,
     FOLDED_ROW,
     FOLDED_TILE,
@@ -307,7 +306,6 @@ class Plan:
         if header[LANES]:
             row = pooled[-1] * wide + SLACK
         header[SECOND], header[ROW], header[ROW_SIZE], header[LEFT] = area, 2 * area, row, left
-        header[FOLD] = FOLDED
         self.scratch_cells = 2 * area + row + SLACK
         # A mean has results of a row, a third area, and an axis with its padding.
         header[RESULT] = self.scratch_cells

@@ -29,7 +29,6 @@ from lunette.kernels.cpu.layout import (
     COUNT,
     DILATION,
     EXTENT,
-    FOLD,
     KERNEL,
     LANES,
     LEFT,
@@ -52,6 +51,7 @@ from lunette.kernels.cpu.layout import (
 from lunette.kernels.cpu.machine import apart, compiled, pointer
 from lunette.kernels.cpu.passes import inside, moves, passes
 from lunette.kernels.cpu.places import item_offset
+from lunette.kernels.cpu.plan import FOLDED
 from lunette.kernels.cpu.rows import along_input
 from lunette.kernels.cpu.sweeps import EIGHT, eights, sweep
 
@@ -91,14 +91,15 @@ def input_line(g, line, array):
 
 
 @cache
-def kernel(dtype: str, operation: str, near: bool) -> Any:
-    """The kernel of an operation for a dtype; every axis may be regular or not.
+def kernel(dtype: str, operation: str, last: str, doubling: bool) -> Any:
+    """The kernel of an operation for a dtype; every axis may be regular or not, no window may be empty.
 
-    No window may be empty. A kernel that is `near` is sooner compiled, and serves windows
-    of a few cells side by side: no lanes, on the last axis stride 1 or 2 and no dilation, and on
-    each axis at most `FOLDED` cells, or none that two windows share.
+    What a call does not need is not compiled for it. On the last axis each position has `lanes`, or
+    windows are `near` (at most `FOLDED` cells side by side in memory, with stride 1 or 2), `long`
+    (more cells side by side) or `any`. Whether long windows that share cells are folded by doubling:
+    on an axis before the last, or on any axis if there are lanes.
     """
-    far_too = not near
+    lane, near, long = last == "lanes", last == "near", last == "long"
     trusting = operation == "most"
     outer = codec(dtype, False)
     watch = trusting and isinstance(outer.work, types.Float)
@@ -109,10 +110,15 @@ def kernel(dtype: str, operation: str, near: bool) -> Any:
     fetch, emit = moves(outer, watch)
     from_x = across_between(outer, outer.scratch, operation, watch)
     to_y = across_between(outer.scratch, outer, operation)
-    along_x = along_input(outer, operation)
+    along_x: Any = along_input(outer, operation) if near else None
     along, along_table, across, double, _ = passes(work, operation)
-    eight = eights(outer, operation, watch)
+    eight: Any = eights(outer, operation, watch) if long else None
     sweep_s, sweep_y = sweep(outer, outer.scratch, operation), sweep(outer, outer, operation)
+
+    @compiled
+    def brief(g, e):
+        """Whether windows of an axis have few cells, or share none."""
+        return (g[e + KERNEL] <= FOLDED) | (g[e + STRIDE] >= g[e + KERNEL])
 
     @compiled
     def clear(s, at, size):
@@ -146,14 +152,7 @@ def kernel(dtype: str, operation: str, near: bool) -> Any:
         apart()
         e = AXES + axis * AXIS_WIDTH
         table = g[e + TABLE]
-        if near | (g[e + KERNEL] <= g[FOLD]) | (g[e + STRIDE] >= g[e + KERNEL]):
-            for i in range(first, last):
-                w = table + WINDOW_WIDTH * i
-                row = at + (g[w + START] - low) * span
-                across(
-                    s, row, g[w + STEP] * span, g[w + MEMBERS], to + (i - first) * span, span, False
-                )
-        elif far_too:
+        if doubling and not brief(g, e):
             if g[e + DILATION] == 1:
                 start = g[e + STRIDE] * first + g[e + ORIGIN]
                 row, count = at + (start - low) * span, last - first
@@ -161,6 +160,11 @@ def kernel(dtype: str, operation: str, near: bool) -> Any:
                 sweep_s(s, row, span, low - start, low - start + n, reach, stride, s, to, count)
             else:
                 doubled(s, g, e, at, low, n, first, last, to, span)
+            return
+        for i in range(first, last):
+            w, place = table + WINDOW_WIDTH * i, to + (i - first) * span
+            row = at + (g[w + START] - low) * span
+            across(s, row, g[w + STEP] * span, g[w + MEMBERS], place, span, False)
 
     @compiled
     def other_rows(x, s, g, base, low, high, lines, from_j, to_j, from_p, to_p):
@@ -175,32 +179,27 @@ def kernel(dtype: str, operation: str, near: bool) -> Any:
             g[e + KERNEL],
         )
         row, left = g[ROW], g[ROW] + g[LEFT]
-        long_rows = (wide == 0) & (far == 1) & (dilation == 1) & (size > g[FOLD])
         outputs, place, seen = to_j - from_j, 0, 0
         for position in range(low, high):
             for line in range(lines):
                 at = base + input_line(g, line, 0)
                 if rank > 1:
                     at += position * g[AXES + STEP_X]
-                if wide > 0:
-                    if (size <= g[FOLD]) | (stride >= size) | (m == 1):
-                        for j in range(from_j, to_j):
-                            w = table + WINDOW_WIDTH * j
-                            to = place + (j - from_j) * wide
-                            from_row = at + g[w + START] * far
-                            seen |= from_x(
-                                x, from_row, g[w + STEP] * far, g[w + MEMBERS], s, to, wide
-                            )
-                    else:
+                if lane:
+                    if doubling and (not brief(g, e)) & (m > 1):
                         for p in range(from_p, to_p):
                             to = row + (p - from_p) * wide
                             seen |= fetch(x, at + p * far, 1, s, to, wide, fill)
-                        count = to_p - from_p
-                        axis = rank - 1
+                        count, axis = to_p - from_p, rank - 1
                         across_axis(s, g, axis, row, from_p, count, from_j, to_j, place, wide)
+                    else:
+                        for j in range(from_j, to_j):
+                            w, to = table + WINDOW_WIDTH * j, place + (j - from_j) * wide
+                            p, step = at + g[w + START] * far, g[w + STEP] * far
+                            seen |= from_x(x, p, step, g[w + MEMBERS], s, to, wide)
                     place += outputs * wide
                     continue
-                if long_rows:
+                if long:
                     start, to = origin + stride * from_j, -(-row // width) * width
                     reach = stride * (outputs - 1) + size
                     seen |= eight(x, at, n, start, s, to, reach - EIGHT + 1)
@@ -216,7 +215,7 @@ def kernel(dtype: str, operation: str, near: bool) -> Any:
                 start = left + origin + stride * from_j
                 if size == 0:
                     along_table(s, left, g, table, place, from_j, to_j)
-                elif size <= g[FOLD]:
+                elif size <= FOLDED:
                     along(s, start, place, outputs, stride, dilation, size, False)
                 else:
                     done, reach = 1, stride * (outputs - 1) + dilation * (size - 1) + 1
@@ -239,16 +238,9 @@ def kernel(dtype: str, operation: str, near: bool) -> Any:
         flags = pointer(flags_at, types.uint8)
         rank, wide = g[RANK], g[LANES]
         e = AXES + (rank - 1) * AXIS_WIDTH
-        n, m, far, table = g[e + EXTENT], g[e + COUNT], g[e + STEP_X], g[e + TABLE]
-        stride, origin, dilation, size = (
-            g[e + STRIDE],
-            g[e + ORIGIN],
-            g[e + DILATION],
-            g[e + KERNEL],
-        )
-        in_place = (wide == 0) & (far == 1) & (dilation == 1) & (size <= g[FOLD])
-        in_place &= (stride == 1) | ((stride == 2) & (size > 1))
-        if far_too and not in_place:
+        n, m, table = g[e + EXTENT], g[e + COUNT], g[e + TABLE]
+        stride, origin, size = g[e + STRIDE], g[e + ORIGIN], g[e + KERNEL]
+        if not near:
             clear(s, g[ROW], g[ROW_SIZE])
         for unit in range(first, last):
             item, tile = unit // g[TILES], unit % g[TILES]
@@ -263,7 +255,7 @@ def kernel(dtype: str, operation: str, near: bool) -> Any:
                 for axis in range(1, rank - 1):
                     lines *= g[AXES + axis * AXIS_WIDTH + EXTENT]
             outputs, place, seen = to_j - from_j, 0, 0
-            if in_place:
+            if near:
                 begin_j, end_j = inside(from_j, to_j, n, stride, origin, size, width)
                 # Rows that lie evenly in memory go together: those of the axis before the last.
                 rows, pitch, sets = 1, 0, 1
@@ -299,7 +291,7 @@ def kernel(dtype: str, operation: str, near: bool) -> Any:
                         table,
                     )
                     place += rows * outputs
-            elif far_too:
+            else:
                 seen = other_rows(x, s, g, base, low, high, lines, from_j, to_j, from_p, to_p)
             if watch & (seen != 0):
                 flags[item] = 1
@@ -315,19 +307,19 @@ def kernel(dtype: str, operation: str, near: bool) -> Any:
                     across_axis(s, g, axis, at, 0, g[f + EXTENT], 0, g[f + COUNT], to, span)
                 span *= g[f + COUNT]
                 here, there = there, here
-            if near | (g[AXES + KERNEL] <= g[FOLD]) | (g[AXES + STRIDE] >= g[AXES + KERNEL]):
-                for i in range(begin, end):
-                    w = g[AXES + TABLE] + WINDOW_WIDTH * i
-                    at = here + (g[w + START] - low) * span
-                    to_y(s, at, g[w + STEP] * span, g[w + MEMBERS], y, target + i * span, span)
-            elif far_too:
+            if doubling and not brief(g, AXES):
                 if g[AXES + DILATION] == 1:
-                    long, step = g[AXES + KERNEL], g[AXES + STRIDE]
+                    cells, step = g[AXES + KERNEL], g[AXES + STRIDE]
                     start = step * begin + g[AXES + ORIGIN]
                     at, to, count = here + (start - low) * span, target + begin * span, end - begin
-                    sweep_y(s, at, span, low - start, high - start, long, step, y, to, count)
+                    sweep_y(s, at, span, low - start, high - start, cells, step, y, to, count)
                 else:
                     across_axis(s, g, 0, here, low, high - low, begin, end, there, span)
                     emit(s, there, y, target + begin * span, (end - begin) * span)
+                continue
+            for i in range(begin, end):
+                w = g[AXES + TABLE] + WINDOW_WIDTH * i
+                at = here + (g[w + START] - low) * span
+                to_y(s, at, g[w + STEP] * span, g[w + MEMBERS], y, target + i * span, span)
 
     return reduce_rows

@@ -30,7 +30,6 @@ from lunette.kernels.cpu.plan import (
     SHARED,
     SLACK,
     Plan,
-    doubles,
 )
 
 __all__ = [
@@ -39,7 +38,7 @@ __all__ = [
     "folds",
     "is_narrow",
     "ladder_cells",
-    "near",
+    "last_axis",
     "past_caches",
     "shares_little",
     "straight",
@@ -89,16 +88,27 @@ def folds(plan: Plan) -> str:
 
 
 def doubling(plan: Plan) -> bool:
-    """Whether the windows of an axis are summed by doubling."""
-    return any(doubles(*lie_of(plan.table, axis)) for axis in range(len(plan.longest)))
+    """Whether the windows of an axis are folded by doubling; of a max, those along a row do not count."""
+    all_axes = plan.summing or bool(plan.table[LANES])
+    lies = (lie_of(plan.table, axis) for axis in range(len(plan.longest) - (not all_axes)))
+    return any(kernel > max(_few(plan), stride) for stride, _, _, kernel in lies)
 
 
 def straight(plan: Plan) -> bool:
     """Whether the windows of one axis are summed from the input itself."""
-    stride, _, dilation, kernel = lie_of(plan.table, 0)
-    near = kernel <= FOLDED_SUM and (stride == 1 or (stride == 2 and kernel > 1))
-    alike = len(plan.longest) == 1 and kernel > 0 and dilation == 1
-    return bool(alike and (near or doubling(plan)) and _in_place(plan))
+    return len(plan.longest) == 1 and last_axis(plan) in ("near", "long") and _in_place(plan)
+
+
+def last_axis(plan: Plan) -> str:
+    """What windows along the last axis are like: see `row_first` and `column_first`."""
+    stride, _, dilation, kernel = lie_of(plan.table, len(plan.longest) - 1)
+    if plan.table[LANES]:
+        return "lanes"
+    if dilation != 1 or kernel == 0 or not (plan.summing or _in_place(plan)):
+        return "any"
+    if kernel <= _few(plan):
+        return "near" if stride == 1 or (stride == 2 and kernel > 1) else "any"
+    return "any" if plan.summing and kernel <= stride else "long"
 
 
 def ladder_cells(plan: Plan) -> int:
@@ -122,16 +132,6 @@ def with_lanes(plan: Plan) -> bool:
     return 0 < lanes == _of_axes(plan, STEP_X)[-1]
 
 
-def near(plan: Plan) -> bool:
-    """Whether windows are short on every axis, or share no cell, and rows can be read in place."""
-    *others, (stride, _, dilation, kernel) = (
-        lie_of(plan.table, axis) for axis in range(len(plan.longest))
-    )
-    short = dilation == 1 and 0 < kernel <= FOLDED and (stride == 1 or (stride == 2 and kernel > 1))
-    few = all(lie[3] <= FOLDED or lie[0] >= lie[3] for lie in others)
-    return short and few and _in_place(plan)
-
-
 def shares_little(plan: Plan, searched: bool = False) -> bool:
     """Whether windows are long, go by rows that lie side by side, and hold no cell more than twice.
 
@@ -148,6 +148,11 @@ def is_narrow(plan: Plan) -> bool:
     if len(plan.longest) != 2 or plan.longest[-1] > NARROW or not _side_by_side(plan):
         return False
     return _of_axes(plan, COUNT)[-1] == 1 and _visited(plan) <= 2 * prod(_of_axes(plan, EXTENT))
+
+
+def _few(plan: Plan) -> int:
+    """Cells of windows that are folded one after the other, at most."""
+    return FOLDED_SUM if plan.summing else FOLDED
 
 
 def _side_by_side(plan: Plan) -> bool:
