@@ -54,7 +54,14 @@ LARGE: tuple[tuple[tuple[int, ...], Regions], ...] = (
     ((20, 40), (Sliding(11, 2, 4), Sliding(13, 2, 3, 1, True))),
 )
 LINES: tuple[tuple[tuple[int, ...], Regions], ...] = tuple(
-    ((length,), (Sliding(kernel, 1, 0),)) for kernel, length in ((25, 60), (31, 90), (22, 70))
+    ((length,), (Sliding(kernel, stride, padding),))
+    for kernel, length, stride, padding in (
+        (25, 60, 1, 0),
+        (31, 90, 1, 0),
+        (22, 70, 1, 0),
+        (20, 60, 1, (0, 1)),
+        (3, 50, 2, 1),
+    )
 )
 OTHERS: tuple[tuple[tuple[int, ...], Regions], ...] = (
     ((7, 19), (Adaptive(3), Adaptive(5))),

@@ -639,6 +639,20 @@ MUTATIONS: tuple[Mutation, ...] = (
         "large mean",
     ),
     Mutation(
+        "a window past its row's end taken for one within it",
+        STRAIGHT,
+        "p + outputs - 1 + size <= n",
+        "p + outputs - 2 + size <= n",
+        "mean along a row",
+    ),
+    Mutation(
+        "short windows along a row one cell late",
+        STRAIGHT,
+        "windows = (from_j, begin, end, to_j, stride, origin, size, g, table)",
+        "windows = (from_j, begin, end, to_j, stride, origin + 1, size, g, table)",
+        "mean along a row",
+    ),
+    Mutation(
         "one reader too few of every cell",
         SPREAD,
         "for i in range(first + 1, last + 1):",
