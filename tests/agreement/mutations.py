@@ -388,15 +388,22 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "the first column of three taken from the vector at hand",
         ALIKE,
-        "best = join(join(slide_back(before, odd), even), odd)",
-        "best = join(join(slide_back(odd, odd), even), odd)",
+        "best = even if pair else join(slide_back(before, odd), even)",
+        "best = even if pair else join(slide_back(odd, odd), even)",
         "max forward",
     ),
     Mutation(
         "the third column of three taken from the vector at hand",
         ALIKE,
-        "best = join(best, slide_one(even, more))",
-        "best = join(best, slide_one(even, even))",
+        "best = join(join(even, odd), slide_one(even, more))",
+        "best = join(join(even, odd), slide_one(even, even))",
+        "max forward",
+    ),
+    Mutation(
+        "the second column of two left out",
+        ALIKE,
+        "best = join(best, odd)",
+        "best = best if pair else join(best, odd)",
         "max forward",
     ),
     Mutation(

@@ -235,7 +235,7 @@ def kernel(dtype: str, operation: str, way: str, folds: str) -> Any:
                     written = (divisors, factor, result, to, m, past)
                     flowing = (by_lines, stage_at, line_at, filled, skip)
                     asks = (x_at, asked, reached, flow, ahead, more)
-                    found = pool(read, kernel == 3, written, flowing, asks)
+                    found = pool(read, written, flowing, asks)
                     strange, zero_found, (line_at, filled, skip), asked = found
                 else:
                     if flow > 0:

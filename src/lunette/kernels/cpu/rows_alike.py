@@ -27,10 +27,10 @@ __all__ = ["rows_alike"]
 def rows_alike(codec: Codec, operation: str, way: str, safe: Any, end: Any, folds: str) -> Any:
     """`pool` for an operation, `most` or `add`, and the way in which windows lie along a row.
 
-    Windows of three cells, stride 2, from one before the row on (`back`); of two or three cells, stride 2,
-    from anywhere (`ahead`); of three cells, stride 1 (`one`). `safe` watches two vectors that were read, `end` stores one of results.
+    Windows of two cells, stride 2 (`pair`); of three cells, stride 2, from one before the row on (`back`) or
+    from elsewhere (`ahead`); of three cells, stride 1 (`one`). `safe` watches two vectors that were read, `end` stores one of results.
 
-    `pool` takes what is read, whether windows have three cells, what is written, and what is asked for meanwhile:
+    `pool` takes what is read, what is written, and what is asked for meanwhile:
 
     - x, and where its rows are: the first window reads those from `at + rows[r]` on, r < `total`, which is
       at least two, and each of `count` windows is `down` further; cells of a row, and the first that output 0 reads.
@@ -49,7 +49,7 @@ def rows_alike(codec: Codec, operation: str, way: str, safe: Any, end: Any, fold
     spread, join = here.spread, getattr(here, operation)
     evens, odds, slide_one, slide_two = here.evens, here.odds, here.slide_one, here.slide_two
     slide_back = slide(width - 1)
-    back, one = way == "back", way == "one"
+    pair, back, one = way == "pair", way == "back", way == "one"
     across_planes, lone = folds == "across", folds == "one"
     stride = 1 if one else 2
     all_lanes, both, lost, _, _, _ = trust(work, codec.half)
@@ -81,7 +81,7 @@ def rows_alike(codec: Codec, operation: str, way: str, safe: Any, end: Any, fold
         return a, b
 
     @compiled
-    def pool(read, longer, written, lines, asks):
+    def pool(read, written, lines, asks):
         apart()
         x, at, rows, total, planes, down, count, n, origin = read
         divisors, factor, y, to, m, past = written
@@ -92,7 +92,7 @@ def rows_alike(codec: Codec, operation: str, way: str, safe: Any, end: Any, fold
         first, second = rows[0], 0 if lone else rows[1]
         third = rows[2] if total > 2 else 0
         # Windows that reach ahead are done when what comes after them is there.
-        vectors = (m + width - 1) // width + (0 if back else 1)
+        vectors = (m + width - 1) // width + (0 if back or pair else 1)
         for _ in range(count):
             reached += share
             asked = ask(x_at, asked, reached)
@@ -123,18 +123,18 @@ def rows_alike(codec: Codec, operation: str, way: str, safe: Any, end: Any, fold
                         for r in range(3, total):
                             d, e = two(x, p + rows[r], whole, low, high)
                             others, a, b = safe(others, d, e), join(a, d), join(b, e)
-                if back:
+                if back or pair:
                     before, even, odd = odd, evens(a, b), odds(a, b)
-                    best = join(join(slide_back(before, odd), even), odd)
+                    best = even if pair else join(slide_back(before, odd), even)
+                    best = join(best, odd)
                     nonzero = end(best, divisors, j, lead, y, to + j, m - j, past, nonzero)
                     continue
                 if one:
                     best = join(join(even, slide_one(even, a)), slide_two(even, a))
                     even = a
                 else:
-                    best, more = join(even, odd), evens(a, b)
-                    if longer:
-                        best = join(best, slide_one(even, more))
+                    more = evens(a, b)
+                    best = join(join(even, odd), slide_one(even, more))
                     even, odd = more, odds(a, b)
                 j -= width
                 if j >= 0:

@@ -73,9 +73,11 @@ def way(plan: Plan) -> str:
     stride, origin, dilation, kernel = lie_of(plan.table, len(plan.longest) - 1)
     if dilation != 1 or (stride, kernel) not in ((2, 2), (2, 3), (1, 3)):
         return ""
+    if kernel == 2:
+        return "pair"
     if stride == 1:
         return "one"
-    return "back" if kernel == 3 and origin == -1 else "ahead"
+    return "back" if origin == -1 else "ahead"
 
 
 def folds(plan: Plan) -> str:
