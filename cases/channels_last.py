@@ -39,7 +39,7 @@ def channels_last(
     found = []
     real = dtype in values.FLOATS
     means = Mean(), Mean(count_include_pad=False)
-    reductions = reductions or (ln.Max(), *means, *[SmoothMax(1.5)] * real)
+    reductions = reductions or (ln.Max(), *means, *[SmoothMax(1.5), SmoothMax(-30.0)] * real)
     for regions in windows:
         shape = (2, channels, *(6, 5)[: len(regions) - 1], width)
         for kind, x in values.with_care(shape, dtype):
@@ -110,7 +110,12 @@ def _turned_parts() -> list[str]:
     found = []
     for channels, width in ((37, 23), (5, 40)):
         x = values.filled("random", (3, channels, 18, width), "float32")
-        for op in (ln.SmoothMaxPool((3, 3), 1.5, 2, 1), ln.GlobalMaxPool(2, ties="split")):
+        for op in (
+            ln.SmoothMaxPool((3, 3), 1.5, 2, 1),  # by its channels, if these fill a vector
+            ln.SmoothMaxPool((9, 9), 1.5, 2),
+            ln.MaxPool((3, 3), 2, 1, ties="all"),
+            ln.GlobalMaxPool(2, ties="split"),
+        ):
             grad = direction(op.out_shape(x.shape), x.dtype)
             for verb, along in (("forward", None), ("jvp", x), ("vjp", grad)):
                 laid = along if along is None else turned(along)

@@ -11,7 +11,7 @@ import lunette as ln
 from cases import values
 from cases.agreement import differing_bits, direction, pool, run
 from lunette import offsets
-from lunette.reductions import Mean, Reduction
+from lunette.reductions import Mean, Reduction, SmoothMax
 from lunette.regions import Adaptive, Region, Sliding
 
 __all__ = ["SHAPES", "small_items"]
@@ -32,7 +32,8 @@ def small_items(
 ) -> list[str]:
     """Verbs of 1152 items, where their results are not those of 144 at a time."""
     found, real = [], dtype in values.FLOATS
-    reductions = reductions or (ln.Max(), Mean(), Mean(count_include_pad=False))
+    smooth = SmoothMax(1.5), SmoothMax(-30.0)
+    reductions = reductions or (ln.Max(), Mean(), Mean(count_include_pad=False), *smooth * real)
     for lengths, regions in shapes:
         for kind, x in values.with_care((8, 144, *lengths), dtype):
             for op in (pool(regions, reduction) for reduction in reductions):

@@ -17,8 +17,10 @@ from lunette.kernels.cpu.tiling import Tiling
 __all__ = [
     "Call",
     "LaneGradient",
+    "LaneShares",
     "MarkedGradient",
     "QuickCall",
+    "QuickLanes",
     "ScatteredGradient",
     "TiledCall",
     "WeightedGradient",
@@ -182,6 +184,17 @@ class QuickCall(Call):
             self.again().run_items(a, b, c, strange)
 
 
+class QuickLanes(QuickCall):
+    """A quick call by vectors of channels, whose flagged items are done again one channel at a time."""
+
+    plan: Any
+
+    def mend(self, a: Array, b: Array, c: Array, flags: Array) -> None:
+        """Do flagged items again."""
+        items = self.plan.each_channel(np.flatnonzero(flags[: self.plan.items]))
+        self.again().run_items(a, b, c, items)
+
+
 class ScatteredGradient:
     """The gradient of a max over long windows that several slabs ask for: winners, then a sum for each cell."""
 
@@ -211,13 +224,41 @@ class LaneGradient:
     """The gradient of a max with channels last: marks, then gathering by them."""
 
     def __init__(self, marks: Call, gather: Call) -> None:
-        self.marks, self.gather, self.new = marks, gather, gather.new
-        self.order = gather.order
+        self.calls, self.new, self.order = (marks, gather), gather.new, gather.order
 
     def run(self, x: Array, gy: Array, gx: Array) -> None:
-        marks = self.marks.new()
-        self.marks.run(x, marks, marks)
-        self.gather.run(marks, gy, gx)
+        for call, arrays in zip(
+            self.calls, self.arrays(x, gy, gx, self.calls[0].new()), strict=True
+        ):
+            call.run(*arrays)
+
+    @staticmethod
+    def arrays(x: Any, gy: Any, gx: Any, marks: Any) -> tuple[tuple[Any, Any, Any], ...]:
+        """What each of the two calls works on."""
+        return (x, marks, marks), (marks, gy, gx)
+
+
+class LaneShares:
+    """The gradient of a smooth max with channels last: weights, then gathering by shares."""
+
+    def __init__(self, weights: QuickLanes, gather: QuickLanes, again: Any) -> None:
+        self.calls, self.new, self.order = (weights, gather), gather.new, gather.order
+        self.again = again
+
+    def run(self, x: Array, gy: Array, gx: Array) -> None:
+        first, _ = self.calls
+        weights, flags = first.new(), np.zeros(first.plan.items, np.uint8)
+        at = flags.__array_interface__["data"][0]
+        for call, arrays in zip(self.calls, self.arrays(x, gy, gx, weights), strict=True):
+            (call.run_alone if call.small else call.share_out)(*arrays, at)
+        if flags.any():
+            items = first.plan.each_channel(np.flatnonzero(flags))
+            self.again().run_items(x, gy, gx, items)
+
+    @staticmethod
+    def arrays(x: Any, gy: Any, gx: Any, weights: Any) -> tuple[tuple[Any, Any, Any], ...]:
+        """What each of the two calls works on."""
+        return (x, gy, weights), (x, weights, gx)
 
 
 class TiledCall:

@@ -11,6 +11,7 @@ import numpy as np
 from lunette.kernels.cpu.calls import (
     Call,
     LaneGradient,
+    LaneShares,
     MarkedGradient,
     QuickCall,
     ScatteredGradient,
@@ -37,6 +38,13 @@ from lunette.kernels.cpu.plan import (
 )
 from lunette.kernels.cpu.same_work import ANY_LENGTH, on_one_axis, said_anew
 from lunette.kernels.cpu.small_items import Operand, SmallItems, in_parts
+from lunette.kernels.cpu.smooth_choice import (
+    far_apart,
+    gradient_by_lanes,
+    lanes_of,
+    rises,
+    value_by_lanes,
+)
 from lunette.kernels.cpu.tiling import MOST_CELLS, Tiling, lies_alike
 from lunette.kernels.cpu.traits import (
     doubling,
@@ -54,7 +62,7 @@ from lunette.kernels.cpu.traits import (
 from lunette.kernels.cpu.window_tables import reach, reach_of_window, regular
 from lunette.ops.base import is_float
 from lunette.ops.pooling import Pooling
-from lunette.reductions import Max, Mean, Reduction, SmoothMax
+from lunette.reductions import Max, Mean, Reduction
 
 __all__ = [
     "forward_call",
@@ -94,7 +102,12 @@ def forward_call(
     ):
         small.again = lambda: forward_call(op, shape, strides, dtype, False)
         return small
-    op, shape, (strides,), _ = said_anew(op, shape, (strides,), (), dtype.itemsize)
+    lanes = lanes_of(op, shape, strides, strides, dtype)
+    if lanes and trusting:
+        again = lambda: forward_call(op, shape, strides, dtype, False)  # noqa: E731
+        return value_by_lanes(op, "forward", lanes, out, dtype, again)
+    if not lanes:
+        op, shape, (strides,), _ = said_anew(op, shape, (strides,), (), dtype.itemsize)
     steps = _elements(strides, dtype)
     if kind != SMOOTH:
         lane = lane_axis(shape, steps, op.rank)
@@ -143,11 +156,11 @@ def forward_call(
                 return call.in_pieces(edges, 1)
             kernel = row_first.kernel(dtype.name, "larger", last_axis(plan), doubling(plan))
             return Call(kernel, plan, out, result, lane, units, 8 * plan.scratch_cells)
-    y_steps = _result_steps(_kept_shape(op, shape), -1)
+    y_steps = _result_steps(_kept_shape(op, shape), lanes[1] if lanes else -1)
     if kind == SMOOTH and trusting:
         tiling = _tiling(op, shape, (steps, y_steps, y_steps), dtype, in_turn=True)
         if tiling is not None:
-            kernel = smooth.kernel(dtype.name, "forward", _rises(op))
+            kernel = smooth.kernel(dtype.name, "forward", rises(op))
             again = lambda: forward_call(op, shape, strides, dtype, False)  # noqa: E731
             return TiledCall([(kernel, tiling)], out, result, again)
     plan = Plan(op, shape, (steps, y_steps, y_steps))
@@ -245,22 +258,28 @@ def tangent_call(
         Operand("w", out, dtype),
         Operand("r", shape, dtype, tangent),
     ]
+    again = lambda: tangent_call(op, shape, strides, tangent, dtype, False)  # noqa: E731
     if trusting and (
         small := in_parts(op, shape, operands, lambda *part: tangent_call(op, *part, dtype))
     ):
+        small.again = again
         return small
     if ties == "first" and (lanes := lane_plan(op, shape, strides, tangent, dtype)):
         return _by_lanes(*lanes, "jvp", out, dtype)
-    op, shape, (strides, tangent), _ = said_anew(op, shape, (strides, tangent), (), dtype.itemsize)
-    y_steps = _result_steps(_kept_shape(op, shape), -1)
+    lanes = lanes_of(op, shape, strides, tangent, dtype)
+    if lanes and trusting:
+        return value_by_lanes(op, "jvp", lanes, out, dtype, again)
+    if not lanes:
+        whole = said_anew(op, shape, (strides, tangent), (), dtype.itemsize)
+        op, shape, (strides, tangent), _ = whole
+    y_steps = _result_steps(_kept_shape(op, shape), lanes[1] if lanes else -1)
     all_steps = (_elements(strides, dtype), y_steps, _elements(tangent, dtype))
     if trusting and is_float(dtype) and ties in ("first", "") and not _few_and_long(op, shape):
         tiling = _tiling(op, shape, all_steps, dtype, in_turn=kind == SMOOTH)
         if tiling is not None:
             kernel = offsets.kernel(dtype.name, "jvp")
             if kind == SMOOTH:
-                kernel = smooth_tangents.kernel(dtype.name, _rises(op))
-            again = lambda: tangent_call(op, shape, strides, tangent, dtype, False)  # noqa: E731
+                kernel = smooth_tangents.kernel(dtype.name, rises(op))
             return TiledCall([(kernel, tiling)], out, dtype, again)
     plan = Plan(op, shape, all_steps)
     if kind == MAX and plan.has_winners and shares_little(plan, searched=True):
@@ -274,7 +293,7 @@ def tangent_call(
 @lru_cache(maxsize=1024)
 def gradient_call(
     op: Pooling, shape: Shape, strides: Shape, grad: Shape, dtype: Any, trusting: bool = True
-) -> Call | TiledCall | ScatteredGradient | LaneGradient | SmallItems:
+) -> Call | TiledCall | ScatteredGradient | LaneGradient | LaneShares | SmallItems:
     """The call for gradients of cells."""
     kind, ties, whole_shape = _kind(op.reduction), getattr(op.reduction, "ties", ""), shape
     operands = [
@@ -282,17 +301,23 @@ def gradient_call(
         Operand("r", _kept_shape(op, shape), dtype, grad),
         Operand("w", shape, dtype),
     ]
+    again = lambda: gradient_call(op, shape, strides, grad, dtype, False)  # noqa: E731
     if trusting and (
         small := in_parts(op, shape, operands, lambda *part: gradient_call(op, *part, dtype))
     ):
+        small.again = again
         return small
     if ties == "first" and (lanes := lane_plan(op, shape, strides, grad, dtype)):
         out, byte = _kept_shape(op, shape), np.dtype(np.uint8)
         found = _by_lanes(*lanes, "offsets", out, dtype, byte)
         return LaneGradient(found, _gather_by_lanes(*lanes, shape, dtype))
-    op, shape, (strides,), (grad,) = said_anew(
-        op, shape, (strides,), (grad,), dtype.itemsize, kind == MEAN
-    )
+    lanes = lanes_of(op, shape, strides, grad, dtype)
+    if lanes and trusting:
+        return gradient_by_lanes(op, lanes, shape, _kept_shape(op, shape), dtype, again)
+    if not lanes:
+        op, shape, (strides,), (grad,) = said_anew(
+            op, shape, (strides,), (grad,), dtype.itemsize, kind == MEAN
+        )
     steps, grad_steps = _elements(strides, dtype), _elements(grad, dtype)
     tiled = kind != MEAN and ties in ("first", "") and not _few_and_long(op, shape, 2 * FEW)
     if trusting and is_float(dtype) and tiled:
@@ -301,7 +326,6 @@ def gradient_call(
         rows = {"areas": 2} if kind == MAX else {"areas": 1 + stride, "spare": 2}
         back = _tiling(op, shape, arrays, dtype, backward=True, **rows)
         if back is not None and max(back.readers) <= SIDE_BY_SIDE:
-            again = lambda: gradient_call(op, shape, strides, grad, dtype, False)  # noqa: E731
             # It is there if `back` is.
             ahead = (
                 _tiling(op, shape, arrays, dtype, areas=1, spare=1, in_turn=kind == SMOOTH) or back
@@ -310,7 +334,7 @@ def gradient_call(
                 marks = offsets.kernel(dtype.name, "offsets")
                 gather = gathered.kernel(dtype.name)
                 return MarkedGradient([(marks, ahead), (gather, back)], whole_shape, dtype, again)
-            rising = _rises(op)
+            rising = rises(op)
             weights = smooth.kernel(dtype.name, "weights", rising)
             gather = shares.kernel(dtype.name, rising)
             return WeightedGradient([(weights, ahead), (gather, back)], whole_shape, dtype, again)
@@ -326,7 +350,8 @@ def gradient_call(
             if plan.unshared and whole:
                 return call
             return call.in_pieces(plan.slab_edges, 2)
-    plan = Plan(op, shape, (steps, grad_steps, _result_steps(shape, -1)))
+    x_steps = _result_steps(shape, lanes[1] if lanes else -1)
+    plan = Plan(op, shape, (steps, grad_steps, x_steps))
     units = plan.items * plan.slabs
     if kind == MAX and plan.has_winners and shares_little(plan, searched=True):
         kernel, scratch = scattered.kernel(dtype.name, ties), BANDS + 8 * plan.slab_cells
@@ -372,7 +397,7 @@ def _tiling(
     """The tiles of a call whose windows are small and lie alike; None where they do not."""
     if reach_of_window(op, shape) > SIDE_BY_SIDE or not lies_alike(op, shape) or 0 in shape:
         return None
-    if _kind(op.reduction) == SMOOTH and _far_apart(op.regions[-1], shape[-1]):
+    if _kind(op.reduction) == SMOOTH and far_apart(op.regions[-1], shape[-1]):
         return None
     size = 4 if _is_half(dtype) else dtype.itemsize
     if not is_float(dtype) and not isinstance(op.reduction, Max):
@@ -392,12 +417,6 @@ def _few_and_long(op: Pooling, shape: Shape, most: int = FEW) -> bool:
     alone = dilation == 1 and (outputs == 1 or stride >= kernel)
     long = kernel > (BRIEF if outputs <= most else FOLDED)
     return isinstance(op.reduction, Max) and outputs <= 2 * FEW and long and alone
-
-
-def _far_apart(region: Any, n: int) -> bool:
-    """Whether most cells between windows that lie alike are read by none, so that powers of all would be waste."""
-    stride, _, dilation, kernel = regular(region, n)
-    return stride > 2 * dilation * kernel + 16
 
 
 def _is_half(dtype: Any) -> bool:
@@ -447,11 +466,6 @@ def _winners(plan: Plan, verb: str, shape: Shape, dtype: Any, units: int) -> Cal
     # Values, marks, and for a gradient the sums of a slab; `room` says where each begins.
     plan.room = plan.scratch_cells
     return Call(kernel, plan, shape, dtype, -1, units, 16 * plan.room + 8 * plan.slab_cells + 1024)
-
-
-def _rises(op: Pooling) -> bool:
-    """Whether a smooth max goes to the max, not the min, as |beta| grows."""
-    return isinstance(op.reduction, SmoothMax) and op.reduction.beta > 0
 
 
 def _kind(reduction: Reduction) -> int:

@@ -30,8 +30,8 @@ from lunette.kernels.cpu.layout import (
     READ_BY,
     STEP_Y,
 )
-from lunette.kernels.cpu.machine import apart, compiled, pointer, within
-from lunette.kernels.cpu.places import item_offset
+from lunette.kernels.cpu.machine import compiled, pointer, within
+from lunette.kernels.cpu.places import item_offset, rows_reading
 from lunette.kernels.cpu.plan import DIRECT, LINE
 from lunette.kernels.cpu.streams import settle, store_past
 
@@ -52,30 +52,6 @@ def kernel(dtype: str) -> Any:
     load_marked, store = to_x.load_marked, to_x.store
     zero, byte = work(0), types.uint8
     whole_lines = memory == work
-
-    @compiled
-    def rows_reading(g, row, most, marks, grads, codes):
-        """The rows of outputs that read a row of inputs, in order: where their marks and gradients are, and its number in their box."""
-        apart()
-        count = 1
-        marks[0] = grads[0] = codes[0] = 0
-        for axis in range(g[RANK] - 1):
-            e, after = AXES + axis * AXIS_WIDTH, 1
-            for later in range(axis + 1, g[RANK] - 1):
-                after *= g[AXES + later * AXIS_WIDTH + EXTENT]
-            list_at = g[e + READ_BY] + row // after % g[e + EXTENT]
-            first, last = g[list_at], g[list_at + 1]
-            readers = (last - first) // 2
-            for old in range(count - 1, -1, -1):  # from the back: each makes room for its own
-                a, b, code = marks[old], grads[old], codes[old]
-                for number in range(readers - 1, -1, -1):
-                    i, tap = g[first + 2 * number], g[first + 2 * number + 1]
-                    new = old * readers + number
-                    marks[new] = a * g[e + COUNT] + i
-                    grads[new] = b + i * g[e + STEP_Y]
-                    codes[new] = code * g[e + BOX] + tap
-            count *= readers
-        return count
 
     @compiled
     def keep(gx, at, value, past):

@@ -1,4 +1,4 @@
-"""The plan of a max with channels last whose winners are marked: who reads each position, and with which tap."""
+"""The plan of a max or smooth max with channels last: who reads each position, and with which tap."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from lunette.kernels.cpu.tiling import MOST_CELLS, reading_spans, reading_taps
 from lunette.kernels.cpu.window_tables import reach_of_window
 from lunette.ops.base import is_float
 from lunette.ops.pooling import Pooling
-from lunette.reductions import Max
+from lunette.reductions import Max, SmoothMax
 
 __all__ = ["LanePlan", "lane_plan"]
 
@@ -41,11 +41,14 @@ FEWEST_CHANNELS = 16
 def lane_plan(
     op: Pooling, shape: Shape, strides: Shape, other: Shape, dtype: Any
 ) -> tuple[LanePlan, int] | None:
-    """The plan of a max of small windows by vectors of channels, and their axis; None where they are not served so.
+    """The plan of a max or smooth max of small windows by vectors of channels, and their axis; None where they are not served so.
 
     `other` has the strides of the gradient or of the tangent, whose channels have to lie side by side too.
     """
-    if not isinstance(op.reduction, Max) or dtype.itemsize < (2 if is_float(dtype) else 4):
+    smooth = isinstance(op.reduction, SmoothMax)
+    if not (smooth or isinstance(op.reduction, Max)):
+        return None
+    if dtype.itemsize < (2 if is_float(dtype) else 4) or (smooth and not is_float(dtype)):
         return None
     steps, others = (tuple(s // dtype.itemsize for s in array) for array in (strides, other))
     lane = lane_axis(shape, steps, op.rank)
@@ -64,6 +67,7 @@ class LanePlan(Plan):
         self, op: Pooling, shape: Shape, strides: tuple[Shape, Shape, Shape], lane: int
     ) -> None:
         super().__init__(op, shape, strides, lane)
+        self.batch, self.lane = shape[: len(shape) - op.rank], lane
         tables, place, readers, self.cells = [self.table], len(self.table), 1, 1
         for axis, longest in enumerate(self.longest):
             entry = entry_of(self.table, axis)
@@ -83,3 +87,8 @@ class LanePlan(Plan):
         self.room = self.input_rows = prod(shape[len(shape) - op.rank : -1])
         self.table = np.concatenate(tables)
         self.at = self.table.__array_interface__["data"][0]
+
+    def each_channel(self, items: Any) -> Any:
+        """The numbers of the channels of some items in a plan where each channel is an item of its own."""
+        numbers = np.moveaxis(np.arange(prod(self.batch)).reshape(self.batch), self.lane, -1)
+        return np.sort(numbers.reshape(-1, self.batch[self.lane])[items], axis=None)

@@ -15,20 +15,23 @@ from lunette.kernels.cpu.layout import (
     COUNT,
     COUNTS,
     DILATION,
+    EXTENT,
     FLAT,
     KERNEL,
     MEMBERS,
     ORIGIN,
     RANK,
+    READ_BY,
     START,
     STEP,
     STEP_X,
+    STEP_Y,
     STEP_Z,
     STRIDE,
     TABLE,
     WINDOW_WIDTH,
 )
-from lunette.kernels.cpu.machine import compiled, real
+from lunette.kernels.cpu.machine import apart, compiled, real
 
 __all__ = [
     "item_offset",
@@ -37,6 +40,7 @@ __all__ = [
     "output_row",
     "parted",
     "place_of",
+    "rows_reading",
     "skipped",
 ]
 
@@ -136,3 +140,28 @@ def list_taps(g, axes, output, codes):
             for tap in range(length - 1, -1, -1):
                 codes[old * length + tap] = code + tap
         count *= length
+
+
+@compiled
+def rows_reading(g, row, most, marks, grads, codes):
+    """The rows of outputs that read a row of inputs, in order: where their marks and gradients are, and its number in their box."""
+    apart()
+    count = 1
+    marks[0] = grads[0] = codes[0] = 0
+    for axis in range(g[RANK] - 1):
+        e, after = AXES + axis * AXIS_WIDTH, 1
+        for later in range(axis + 1, g[RANK] - 1):
+            after *= g[AXES + later * AXIS_WIDTH + EXTENT]
+        list_at = g[e + READ_BY] + row // after % g[e + EXTENT]
+        first, last = g[list_at], g[list_at + 1]
+        readers = (last - first) // 2
+        for old in range(count - 1, -1, -1):  # from the back: each makes room for its own
+            a, b, code = marks[old], grads[old], codes[old]
+            for number in range(readers - 1, -1, -1):
+                i, tap = g[first + 2 * number], g[first + 2 * number + 1]
+                new = old * readers + number
+                marks[new] = a * g[e + COUNT] + i
+                grads[new] = b + i * g[e + STEP_Y]
+                codes[new] = code * g[e + BOX] + tap
+        count *= readers
+    return count

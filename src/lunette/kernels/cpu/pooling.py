@@ -18,6 +18,7 @@ from lunette.kernels.cpu.choice import (
 from lunette.kernels.cpu.lane_plan import lane_plan
 from lunette.kernels.cpu.long_axes import LONG, long_axis
 from lunette.kernels.cpu.small_items import SmallItems
+from lunette.kernels.cpu.smooth_choice import lanes_of
 from lunette.kernels.cpu.turning import ChannelsLast, channels_last
 from lunette.ops.base import is_float
 from lunette.ops.pooling import Pooling
@@ -56,7 +57,7 @@ def forward(op: Pooling, operands: tuple[Array, ...]) -> Array:
         return _nothing(op, x)
     if max(x.shape) > LONG and (long := long_axis(op, x.shape)):
         return long.forward(lambda part, slab: forward(part, (slab,)), x)
-    if isinstance(op.reduction, SmoothMax) and (last := channels_last(op.rank, x)):
+    if isinstance(op.reduction, SmoothMax) and (last := _turning(op, x, x)):
         (y,) = last.apply(lambda x: (_values(op, x),), x)
     else:
         y = _values(op, x)
@@ -199,8 +200,9 @@ def _turning(op: Pooling, x: Array, other: Array, ties: str = "") -> ChannelsLas
     """How to turn an array with channels last, unless kernels go by its channels."""
     if x.flags.c_contiguous:
         return None
+    layout = op, x.shape, x.strides, other.strides, x.dtype
     first = (ties or getattr(op.reduction, "ties", "")) == "first"
-    if first and lane_plan(op, x.shape, x.strides, other.strides, x.dtype):
+    if (lane_plan if first else lanes_of)(*layout):
         return None
     return channels_last(op.rank, x)
 

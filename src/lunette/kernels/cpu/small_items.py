@@ -14,13 +14,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lunette.kernels import threads
-from lunette.kernels.cpu.calls import Call, LaneGradient, QuickCall, scratch_of
+from lunette.kernels.cpu.calls import Call, LaneGradient, LaneShares, QuickCall, scratch_of
 from lunette.kernels.cpu.library import Kernels
 from lunette.kernels.cpu.plan import LINE, in_a_row
 from lunette.kernels.cpu.results import new_array
 from lunette.kernels.cpu.steps import ARRAYS, FLAGS, FLAGS_STEP, KERNEL, STEP, TABLE, UNITS
 from lunette.kernels.cpu.window_tables import regular
 from lunette.ops.pooling import Pooling
+from lunette.reductions import SmoothMax
 
 __all__ = ["Operand", "SmallItems", "in_parts"]
 
@@ -30,7 +31,7 @@ Shape = tuple[int, ...]
 chains, transposition = Kernels("chains"), Kernels("transposition")
 
 SHORT, SHORT_ENOUGH = 10, 20
-"""Cells of the rows of a small item, at most: where windows lie alike, and where they do not."""
+"""Cells of the rows of a small item, at most: where windows lie alike, and where they do not or a max is smooth."""
 
 MOST_CELLS = 512
 """Cells of a small item, at most."""
@@ -78,7 +79,7 @@ def in_parts(
         _beside((part, *o.shape[first:]), o.dtype.itemsize) for o in operands if o.role != "w"
     ]
     inner = choice((part, *shape[first:]), *strides)
-    if not isinstance(inner, (Call, LaneGradient)) or inner.order is None:
+    if not isinstance(inner, (Call, LaneGradient, LaneShares)) or inner.order is None:
         return None
     return SmallItems(inner, prod(shape[:first]), part, operands)
 
@@ -88,7 +89,8 @@ def _part(op: Pooling, shape: Shape, size: int) -> int:
     first = len(shape) - op.rank
     items, cells = prod(shape[:first]), prod(shape[first:])
     alike = all(regular(r, n)[3] for r, n in zip(op.regions, shape[first:], strict=True))
-    if shape[-1] > (SHORT if alike else SHORT_ENOUGH) or not 0 < cells <= MOST_CELLS:
+    brief = alike and not isinstance(op.reduction, SmoothMax)
+    if shape[-1] > (SHORT if brief else SHORT_ENOUGH) or not 0 < cells <= MOST_CELLS:
         return 0
     if op.rank < 2 or items < ENOUGH or prod(op.out_shape(shape)) == items:
         return 0
@@ -120,14 +122,18 @@ class SmallItems:
     """Gives the call that does items again where the inner one trusted what it should not have."""
 
     def __init__(
-        self, inner: Call | LaneGradient, items: int, part: int, operands: list[Operand]
+        self,
+        inner: Call | LaneGradient | LaneShares,
+        items: int,
+        part: int,
+        operands: list[Operand],
     ) -> None:
         result = next(o for o in operands if o.role == "w")
         self.shape, self.dtype = result.shape, result.dtype
         self.parts, self.part, self.inner = items // part, part, inner
-        self.flagged = isinstance(inner, QuickCall)
         self.tables: list[Any] = []
-        calls = [inner.marks, inner.gather] if isinstance(inner, LaneGradient) else [inner]
+        calls = [inner] if isinstance(inner, Call) else inner.calls
+        self.flagged = any(isinstance(call, QuickCall) for call in calls)
         self.scratch = 0
         self._room(max(call.scratch for call in calls))
         cells = [prod(o.shape) // items for o in operands]
@@ -141,12 +147,13 @@ class SmallItems:
             for k, o in enumerate(operands)
             if o.role == "r"
         ]
-        if isinstance(inner, LaneGradient):
-            marks = self._room(prod(inner.marks.shape))
-            steps.append(self._call(inner.marks, rooms[0], marks, marks))
-            steps.append(self._call(inner.gather, marks, *rooms[1:]))
-        else:
+        if isinstance(inner, Call):
             steps.append(self._call(inner, *rooms))
+        else:
+            between = self._room(prod(calls[0].shape) * calls[0].dtype.itemsize)
+            x, gy, gx = rooms
+            for call, arrays in zip(calls, inner.arrays(x, gy, gx, between), strict=True):
+                steps.append(self._call(call, *arrays))
         steps += [
             self._turn(cells[k], part, o.dtype.itemsize, rooms[k], wholes[k])
             for k, o in enumerate(operands)
