@@ -385,6 +385,9 @@ CHECKS: dict[str, Callable[[], list[str]]] = {
         for n in (5, 70)
         for line in channels_last(n, "float32", 37, (ln.Max(),), SMALL_WINDOWS[::4])
     ],
+    "smooth channels last": lambda: channels_last(
+        20, "float32", 37, (SmoothMax(1.5), SmoothMax(-30.0)), SMALL_WINDOWS[::4]
+    ),
     "short rows": _short_rows,
     "small items": lambda: small_items("float32", SHAPES[:1], (ln.Max(),)),
     "parts": _parts,

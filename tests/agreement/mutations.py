@@ -26,6 +26,7 @@ PASSES, ROWS, COLUMNS = _of("passes"), _of("row_first"), _of("column_first")
 ALONG, WIDE, SWEEPS, LADDER = _of("rows"), _of("wide"), _of("sweeps"), _of("ladder")
 WIDE_WINDOWS, SCATTERED, BANDS = _of("wide_windows"), _of("scattered"), _of("bands")
 NARROW, SAME_WORK = _of("narrow_means"), _of("same_work")
+SMOOTH_LANES, LANE_SHARES = _of("smooth_lanes"), _of("lane_shares")
 FINISHED, STRAIGHT = _of("finished_means"), _of("straight_means")
 WINNERS, SPREAD, LANES = _of("winners"), _of("spread"), _of("lanes")
 HALF_LANES, STREAMS = _of("half_lanes"), _of("streams")
@@ -665,6 +666,56 @@ MUTATIONS: tuple[Mutation, ...] = (
         "for i in range(first + 1, last + 1):",
         "for i in range(first + 1, last):",
         "mean vjp",
+    ),
+    # -- smooth max by channels --
+    Mutation(
+        "padding left out of the sums of channels",
+        SMOOTH_LANES,
+        "total = add(total, added)",
+        "total = add(total, spread(zero))",
+        "smooth channels last",
+    ),
+    Mutation(
+        "the last position of a window of channels left out",
+        SMOOTH_LANES,
+        "for t in range(1, members):",
+        "for t in range(1, members - 1):",
+        "smooth channels last",
+    ),
+    Mutation(
+        "a cell of channels that is not finite not flagged",
+        SMOOTH_LANES,
+        "                    seen |= unordered(odd, odd)",
+        "                    seen |= 0 * unordered(odd, odd)",
+        "smooth channels last",
+    ),
+    Mutation(
+        "tangents of channels from where the cells are",
+        SMOOTH_LANES,
+        "load_x(dx, q + others[r] + t * far_dx)",
+        "load_x(dx, q + rows[0] + t * far_dx)",
+        "smooth channels last",
+    ),
+    Mutation(
+        "weights of channels in one row of outputs alone",
+        LANE_SHARES,
+        "part = add(part, load(weights, k + rows[r] * apart + g[reader] * wide))",
+        "part = add(part, load(weights, k + rows[0] * apart + g[reader] * wide))",
+        "smooth channels last",
+    ),
+    Mutation(
+        "shares of channels about pivots lost",
+        LANE_SHARES,
+        "extra = add(extra, multiply(own, share))",
+        "extra = multiply(own, share)",
+        "smooth channels last",
+    ),
+    Mutation(
+        "channels of the first items done again for those of the flagged",
+        LANE_PLAN,
+        "self.batch[self.lane])[items], axis=None)",
+        "self.batch[self.lane])[items * 0], axis=None)",
+        "smooth channels last",
     ),
     # -- smooth max --
     Mutation(
