@@ -39,8 +39,14 @@ CALLS = {
     "max vjp": ("ln.MaxPool((3, 3), stride=2, padding=1)", "op.vjp(x, np.ones((1, 3, 4, 4), 'f'))"),
     "mean forward": ("ln.AvgPool((2, 2))", "op(x)"),
     "smooth forward": ("ln.SmoothMaxPool((3, 3), 2.0, stride=2, padding=1)", "op(x)"),
+    "smooth vjp": (
+        "ln.SmoothMaxPool((3, 3), 2.0, stride=2, padding=1)",
+        "op.vjp(x, np.ones((1, 3, 4, 4), 'f'))",
+    ),
     "large window": ("ln.MaxPool((7, 7), stride=1, padding=3)", "op(x)"),
+    "adaptive max": ("ln.AdaptiveMaxPool((3, 3))", "op(x)"),
 }
+"""Gradients of max and smooth max take two kernels each, the others one."""
 
 
 def measure(console: Console, quick: bool = False) -> dict[str, Any]:
