@@ -521,7 +521,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "rows of readers of channels in the order of their marks",
-        LANE_GATHERED,
+        PLACES,
         "codes[new] = code * g[e + BOX] + tap",
         "codes[new] = code + tap",
         "channels last",
