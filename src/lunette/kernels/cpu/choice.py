@@ -97,75 +97,97 @@ def forward_call(
     kind, result = _kind(op.reduction), op.result_dtype(dtype)
     out = _kept_shape(op, shape)
     operands = [Operand("r", shape, dtype, strides), Operand("w", out, result)]
+    again = lambda: forward_call(op, shape, strides, dtype, False)  # noqa: E731
     if trusting and (
         small := in_parts(op, shape, operands, lambda *part: forward_call(op, *part, dtype))
     ):
-        small.again = lambda: forward_call(op, shape, strides, dtype, False)
+        small.again = again
         return small
-    lanes = lanes_of(op, shape, strides, strides, dtype)
-    if lanes and trusting:
-        again = lambda: forward_call(op, shape, strides, dtype, False)  # noqa: E731
-        return value_by_lanes(op, "forward", lanes, out, dtype, again)
-    if not lanes:
-        op, shape, (strides,), _ = said_anew(op, shape, (strides,), (), dtype.itemsize)
+    if kind == SMOOTH:
+        return _smooth_value(op, shape, strides, dtype, out, again if trusting else None)
+    op, shape, (strides,), _ = said_anew(op, shape, (strides,), (), dtype.itemsize)
     steps = _elements(strides, dtype)
-    if kind != SMOOTH:
-        lane = lane_axis(shape, steps, op.rank)
-        y_steps = _result_steps(_kept_shape(op, shape), lane)
-        plan = Plan(op, shape, (steps, y_steps, y_steps), lane, by_columns=kind == MEAN)
-        units = plan.items * plan.tiles
-        if kind == MAX and lane < 0 and not plan.empty and shares_little(plan):
-            return _of_rows(wide.kernel(dtype.name, "forward", ""), plan, out, result, BANDS)
-        if kind == MEAN:
-            plan.divide_as(_real(dtype))
-            if lane < 0 and not plan.empty and is_narrow(plan):
-                return _of_rows(narrow_means.kernel(dtype.name), plan, out, result, 8 * SLACK)
-            volume = op.rank == 3 and way(plan) != "" and not with_lanes(plan)
-            by_rows = few_rows(plan) and (op.rank == 2 or volume)
-            by_rows = by_rows and all(reach(r) <= FOLDED_SUM for r in op.regions[:-1])
-            if by_rows:
-                kernel, scratch = _folded(plan, dtype, "add"), plan.folded_bytes
-                units = plan.items * plan.folded_tiles
-            else:
-                kernel = _summed(plan, dtype)
-                scratch = 8 * (plan.sum_cells + ladder_cells(plan))
-            # After the sums, the levels of long windows; `room` says where they begin.
-            plan.room = plan.sum_cells
-            call = Call(kernel, plan, out, result, lane, units, scratch)
-            if by_rows and past_caches(plan, out, result.itemsize, _vector(dtype)):
-                return call
-            call.in_pieces(plan.folded_edges if by_rows else plan.tile_edges, 1)
-            if call.pieces is None:
-                past_caches(plan, out, result.itemsize, _vector(dtype))
-            return call
-        if not plan.empty:
-            if trusting:
-                scratch, edges = 8 * plan.scratch_cells, plan.tile_edges
-                if few_rows(plan):
-                    kernel = _folded(plan, dtype, "most")
-                    scratch, edges = plan.folded_bytes, plan.folded_edges
-                    units = plan.items * plan.folded_tiles
-                else:
-                    kernel = row_first.kernel(dtype.name, "most", last_axis(plan), doubling(plan))
-                call = QuickCall(kernel, plan, out, result, lane, units, scratch)
-                call.again = lambda: forward_call(op, shape, strides, dtype, False)
-                call.in_order = lambda: _in_order(plan, dtype, out, lane)
-                # Halves are folded as integers: a vector of them is a line.
-                if few_rows(plan) and past_caches(plan, out, dtype.itemsize, LINE):
-                    return call
-                return call.in_pieces(edges, 1)
-            kernel = row_first.kernel(dtype.name, "larger", last_axis(plan), doubling(plan))
-            return Call(kernel, plan, out, result, lane, units, 8 * plan.scratch_cells)
-    y_steps = _result_steps(_kept_shape(op, shape), lanes[1] if lanes else -1)
-    if kind == SMOOTH and trusting:
-        tiling = _tiling(op, shape, (steps, y_steps, y_steps), dtype, in_turn=True)
-        if tiling is not None:
-            kernel = smooth.kernel(dtype.name, "forward", rises(op))
-            again = lambda: forward_call(op, shape, strides, dtype, False)  # noqa: E731
-            return TiledCall([(kernel, tiling)], out, result, again)
+    lane = lane_axis(shape, steps, op.rank)
+    y_steps = _result_steps(_kept_shape(op, shape), lane)
+    plan = Plan(op, shape, (steps, y_steps, y_steps), lane, by_columns=kind == MEAN)
+    if kind == MEAN:
+        return _mean_value(plan, op, dtype, out, result, lane)
+    if plan.empty:
+        return _direct_value(op, shape, steps, dtype, out, -1)
+    return _max_value(plan, dtype, out, lane, again if trusting else None)
+
+
+def _max_value(plan: Plan, dtype: Any, out: Shape, lane: int, again: Any) -> Call:
+    """Values of a max. With a call that does items `again`, numbers are taken on trust."""
+    if lane < 0 and shares_little(plan):
+        return _of_rows(wide.kernel(dtype.name, "forward", ""), plan, out, dtype, BANDS)
+    units, scratch, edges = plan.items * plan.tiles, 8 * plan.scratch_cells, plan.tile_edges
+    if again is None:
+        kernel = row_first.kernel(dtype.name, "larger", last_axis(plan), doubling(plan))
+        return Call(kernel, plan, out, dtype, lane, units, scratch)
+    if few_rows(plan):
+        kernel, units = _folded(plan, dtype, "most"), plan.items * plan.folded_tiles
+        scratch, edges = plan.folded_bytes, plan.folded_edges
+    else:
+        kernel = row_first.kernel(dtype.name, "most", last_axis(plan), doubling(plan))
+    call = QuickCall(kernel, plan, out, dtype, lane, units, scratch)
+    call.again, call.in_order = again, lambda: _in_order(plan, dtype, out, lane)
+    # Halves are folded as integers: a vector of them is a line.
+    if few_rows(plan) and past_caches(plan, out, dtype.itemsize, LINE):
+        return call
+    return call.in_pieces(edges, 1)
+
+
+def _mean_value(plan: Plan, op: Pooling, dtype: Any, out: Shape, result: Any, lane: int) -> Call:
+    """Values of a mean."""
+    plan.divide_as(_real(dtype))
+    if lane < 0 and not plan.empty and is_narrow(plan):
+        return _of_rows(narrow_means.kernel(dtype.name), plan, out, result, 8 * SLACK)
+    volume = op.rank == 3 and way(plan) != "" and not with_lanes(plan)
+    by_rows = few_rows(plan) and (op.rank == 2 or volume)
+    by_rows = by_rows and all(reach(r) <= FOLDED_SUM for r in op.regions[:-1])
+    if by_rows:
+        kernel, units = _folded(plan, dtype, "add"), plan.items * plan.folded_tiles
+        scratch, edges = plan.folded_bytes, plan.folded_edges
+    else:
+        kernel, units = _summed(plan, dtype), plan.items * plan.tiles
+        scratch, edges = 8 * (plan.sum_cells + ladder_cells(plan)), plan.tile_edges
+    # After the sums, the levels of long windows; `room` says where they begin.
+    plan.room = plan.sum_cells
+    call = Call(kernel, plan, out, result, lane, units, scratch)
+    if by_rows and past_caches(plan, out, result.itemsize, _vector(dtype)):
+        return call
+    call.in_pieces(edges, 1)
+    if call.pieces is None:
+        past_caches(plan, out, result.itemsize, _vector(dtype))
+    return call
+
+
+def _smooth_value(
+    op: Pooling, shape: Shape, strides: Shape, dtype: Any, out: Shape, again: Any
+) -> Call | TiledCall:
+    """Values of a smooth max. With a call that does items `again`, cells are taken to be finite."""
+    if lanes := lanes_of(op, shape, strides, strides, dtype):
+        if again is not None:
+            return value_by_lanes(op, "forward", lanes, out, dtype, again)
+        return _direct_value(op, shape, _elements(strides, dtype), dtype, out, lanes[1])
+    op, shape, (strides,), _ = said_anew(op, shape, (strides,), (), dtype.itemsize)
+    steps, y_steps = _elements(strides, dtype), _result_steps(_kept_shape(op, shape), -1)
+    tiling = _tiling(op, shape, (steps, y_steps, y_steps), dtype, in_turn=True)
+    if again is None or tiling is None:
+        return _direct_value(op, shape, steps, dtype, out, -1)
+    kernel = smooth.kernel(dtype.name, "forward", rises(op))
+    return TiledCall([(kernel, tiling)], out, op.result_dtype(dtype), again)
+
+
+def _direct_value(
+    op: Pooling, shape: Shape, steps: Shape, dtype: Any, out: Shape, lane: int
+) -> Call:
+    """Values cell by cell, in the order of memory that channels along an axis give."""
+    y_steps, kind = _result_steps(_kept_shape(op, shape), lane), _kind(op.reduction)
     plan = Plan(op, shape, (steps, y_steps, y_steps))
-    kernel = direct.value_kernel(dtype.name, kind, False)
-    return Call(kernel, plan, out, result, -1, plan.items * plan.output_rows, 24 * plan.room)
+    kernel, units = direct.value_kernel(dtype.name, kind, False), plan.items * plan.output_rows
+    return Call(kernel, plan, out, op.result_dtype(dtype), lane, units, 24 * plan.room)
 
 
 @lru_cache(maxsize=1024)
