@@ -341,57 +341,76 @@ def gradient_call(
             op, shape, (strides,), (grad,), dtype.itemsize, kind == MEAN
         )
     steps, grad_steps = _elements(strides, dtype), _elements(grad, dtype)
+    if kind == MEAN and (mean := _mean_gradient(op, shape, steps, grad_steps, dtype, whole_shape)):
+        return mean
     tiled = kind != MEAN and ties in ("first", "") and not _few_and_long(op, shape, 2 * FEW)
     if trusting and is_float(dtype) and tiled:
         arrays = (steps, grad_steps, _result_steps(shape, -1))
-        stride = regular(op.regions[-1], shape[-1])[0]
-        rows = {"areas": 2} if kind == MAX else {"areas": 1 + stride, "spare": 2}
-        back = _tiling(op, shape, arrays, dtype, backward=True, **rows)
-        if back is not None and max(back.readers) <= SIDE_BY_SIDE:
-            # It is there if `back` is.
-            ahead = (
-                _tiling(op, shape, arrays, dtype, areas=1, spare=1, in_turn=kind == SMOOTH) or back
-            )
-            if kind == MAX:
-                marks = offsets.kernel(dtype.name, "offsets")
-                gather = gathered.kernel(dtype.name)
-                return MarkedGradient([(marks, ahead), (gather, back)], whole_shape, dtype, again)
-            rising = rises(op)
-            weights = smooth.kernel(dtype.name, "weights", rising)
-            gather = shares.kernel(dtype.name, rising)
-            return WeightedGradient([(weights, ahead), (gather, back)], whole_shape, dtype, again)
-    if kind == MEAN:
-        lane = lane_axis(shape, steps, op.rank)
-        plan = Plan(op, shape, (steps, grad_steps, _result_steps(shape, lane)), lane, True)
-        if plan.has_readers:
-            plan.divide_as(_real(dtype))
-            kernel = (unshared if plan.unshared else spread).kernel(dtype.name)
-            units, scratch = plan.items * plan.slabs, 8 * plan.spread_cells
-            call = Call(kernel, plan, whole_shape, dtype, lane, units, scratch)
-            whole = past_caches(plan, shape, dtype.itemsize, _vector(dtype)) == DIRECT
-            if plan.unshared and whole:
-                return call
-            return call.in_pieces(plan.slab_edges, 2)
+        if by_tiles := _tiled_gradient(op, shape, arrays, dtype, whole_shape, again):
+            return by_tiles
     x_steps = _result_steps(shape, lanes[1] if lanes else -1)
     plan = Plan(op, shape, (steps, grad_steps, x_steps))
-    units = plan.items * plan.slabs
     if kind == MAX and plan.has_winners and shares_little(plan, searched=True):
-        kernel, scratch = scattered.kernel(dtype.name, ties), BANDS + 8 * plan.slab_cells
-        plan.room = 0
-        scatter = Call(kernel, plan, whole_shape, dtype, -1, units, scratch)
-        scatter.in_pieces(plan.slab_edges, 2)
-        if plan.slabs == 1:
-            return scatter
-        out = _kept_shape(op, shape)
-        y_steps = _result_steps(out, -1)
-        kernel = wide.kernel(dtype.name, "winners", ties)
-        found = _of_rows(kernel, Plan(op, shape, (steps, y_steps, y_steps)), out, dtype, BANDS)
-        return ScatteredGradient(found, scatter)
+        return _scattered_gradient(plan, op, shape, steps, ties, dtype, whole_shape)
+    units = plan.items * plan.slabs
     if ties == "first" and plan.has_winners:
         return _winners(plan, "vjp", whole_shape, dtype, units)
     kernel = direct.gradient_kernel(dtype.name, kind, ties)
     scratch = 24 * plan.room + 8 * (2 * plan.slab_cells + max(plan.slab_cells, shape[-1]))
     return Call(kernel, plan, whole_shape, dtype, -1, units, scratch)
+
+
+def _mean_gradient(
+    op: Pooling, shape: Shape, steps: Shape, grad_steps: Shape, dtype: Any, whole_shape: Shape
+) -> Call | None:
+    """Gradients of a mean, axis by axis; None where the readers of a cell do not follow each other."""
+    lane = lane_axis(shape, steps, op.rank)
+    plan = Plan(op, shape, (steps, grad_steps, _result_steps(shape, lane)), lane, True)
+    if not plan.has_readers:
+        return None
+    plan.divide_as(_real(dtype))
+    kernel = (unshared if plan.unshared else spread).kernel(dtype.name)
+    units, scratch = plan.items * plan.slabs, 8 * plan.spread_cells
+    call = Call(kernel, plan, whole_shape, dtype, lane, units, scratch)
+    whole = past_caches(plan, shape, dtype.itemsize, _vector(dtype)) == DIRECT
+    return call if plan.unshared and whole else call.in_pieces(plan.slab_edges, 2)
+
+
+def _tiled_gradient(
+    op: Pooling, shape: Shape, arrays: Any, dtype: Any, whole_shape: Shape, again: Any
+) -> TiledCall | None:
+    """Gradients of small windows by tiles: marks or weights, then gathering; None where windows do not allow it."""
+    smoothly, stride = _kind(op.reduction) == SMOOTH, regular(op.regions[-1], shape[-1])[0]
+    rows = {"areas": 1 + stride, "spare": 2} if smoothly else {"areas": 2}
+    back = _tiling(op, shape, arrays, dtype, backward=True, **rows)
+    if back is None or max(back.readers) > SIDE_BY_SIDE:
+        return None
+    # It is there if `back` is.
+    ahead = _tiling(op, shape, arrays, dtype, areas=1, spare=1, in_turn=smoothly) or back
+    if not smoothly:
+        marks, gather = offsets.kernel(dtype.name, "offsets"), gathered.kernel(dtype.name)
+        return MarkedGradient([(marks, ahead), (gather, back)], whole_shape, dtype, again)
+    weights = smooth.kernel(dtype.name, "weights", rises(op))
+    gather = shares.kernel(dtype.name, rises(op))
+    return WeightedGradient([(weights, ahead), (gather, back)], whole_shape, dtype, again)
+
+
+def _scattered_gradient(
+    plan: Plan, op: Pooling, shape: Shape, steps: Shape, ties: str, dtype: Any, whole_shape: Shape
+) -> Call | ScatteredGradient:
+    """Gradients of a max over long windows that share few cells, from the winners."""
+    units, scratch = plan.items * plan.slabs, BANDS + 8 * plan.slab_cells
+    plan.room = 0
+    scatter = Call(
+        scattered.kernel(dtype.name, ties), plan, whole_shape, dtype, -1, units, scratch
+    ).in_pieces(plan.slab_edges, 2)
+    if plan.slabs == 1:
+        return scatter
+    out = _kept_shape(op, shape)
+    y_steps = _result_steps(out, -1)
+    kernel = wide.kernel(dtype.name, "winners", ties)
+    found = _of_rows(kernel, Plan(op, shape, (steps, y_steps, y_steps)), out, dtype, BANDS)
+    return ScatteredGradient(found, scatter)
 
 
 # -- a max with channels last --

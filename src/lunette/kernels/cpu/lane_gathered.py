@@ -30,10 +30,10 @@ from lunette.kernels.cpu.layout import (
     READ_BY,
     STEP_Y,
 )
-from lunette.kernels.cpu.machine import compiled, pointer, within
+from lunette.kernels.cpu.machine import pointer
 from lunette.kernels.cpu.places import item_offset, rows_reading
 from lunette.kernels.cpu.plan import DIRECT, LINE
-from lunette.kernels.cpu.streams import settle, store_past
+from lunette.kernels.cpu.streams import keeping, settle
 
 __all__ = ["kernel"]
 
@@ -49,17 +49,9 @@ def kernel(dtype: str) -> Any:
     memory, work = outer.memory, outer.work
     here, to_x = lanes(work, work, ""), lanes(memory, work, outer.half)
     width, spread, add = here.width, here.spread, here.add
-    load_marked, store = to_x.load_marked, to_x.store
+    load_marked = to_x.load_marked
     zero, byte = work(0), types.uint8
-    whole_lines = memory == work
-
-    @compiled
-    def keep(gx, at, value, past):
-        within()
-        if whole_lines & past:
-            store_past(gx, at, value)
-        else:
-            store(gx, at, value)
+    keep = keeping(outer)
 
     @machine.kernel
     def gather(marks_at, gy_at, gx_at, scratch_at, g_at, rows_of_inputs, first, last):

@@ -38,7 +38,7 @@ from lunette.kernels.cpu.machine import compiled, pointer, real, within
 from lunette.kernels.cpu.places import item_offset, parted, rows_reading
 from lunette.kernels.cpu.plan import DIRECT, LINE
 from lunette.kernels.cpu.powers import fused, power, scales_of, where_finite
-from lunette.kernels.cpu.streams import settle, store_past
+from lunette.kernels.cpu.streams import keeping, settle
 
 __all__ = ["kernel"]
 
@@ -55,17 +55,9 @@ def kernel(dtype: str, rising: bool) -> Any:
     here, of_x = lanes(work, work, ""), lanes(memory, work, outer.half)
     width, load, spread, add = here.width, here.load, here.spread, here.add
     subtract, multiply, unordered = here.subtract, here.multiply, here.unordered
-    load_x, store_x, scales = of_x.load, of_x.store, scales_of(work)
-    zero, whole_lines = work(0), memory == work
+    load_x, keep, scales = of_x.load, keeping(outer), scales_of(work)
+    zero = work(0)
     beyond = work(math.inf if rising else -math.inf)  # a pivot whose shares are 0
-
-    @compiled
-    def keep(gx, at, value, past):
-        within()
-        if whole_lines & past:
-            store_past(gx, at, value)
-        else:
-            store_x(gx, at, value)
 
     @compiled
     def input_row(g, row):

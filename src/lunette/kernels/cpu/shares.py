@@ -40,7 +40,7 @@ from lunette.kernels.cpu.places import item_offset
 from lunette.kernels.cpu.plan import LINE
 from lunette.kernels.cpu.powers import fused, power, scales_of, where_finite
 from lunette.kernels.cpu.results import PAGE
-from lunette.kernels.cpu.streams import settle, store_past
+from lunette.kernels.cpu.streams import keeping, settle
 from lunette.kernels.cpu.tiling import (
     ALL_OUTPUTS,
     AREA,
@@ -76,20 +76,11 @@ def kernel(dtype: str, rising: bool) -> Any:
     spread, zip_low, zip_high = here.spread, here.zip_low, here.zip_high
     add, subtract, multiply, unordered = here.add, here.subtract, here.multiply, here.unordered
     load_x, load_x_part, load_x_step = of_x.load, of_x.load_part, of_x.load_step
-    store_x, store_x_part = of_x.store, of_x.store_part
+    store_x_part, keep = of_x.store_part, keeping(outer)
     lay, lay_marked = layout(outer.scratch, "", True), layout(outer.scratch, "nan")
     lay_x, scales = layout(outer, "", True), scales_of(work)
-    zero, size_of, whole_lines = work(0), memory.bitwidth // 8, memory == work
+    zero, size_of = work(0), memory.bitwidth // 8
     beyond = work(math.inf if rising else -math.inf)  # a pivot whose shares are 0
-
-    @compiled
-    def keep(gx, to, value, past):
-        """A vector of the result; past the caches where that is asked for."""
-        within()
-        if whole_lines & past:
-            store_past(gx, to, value)
-        else:
-            store_x(gx, to, value)
 
     @compiled
     def put(s, to, stride, phase, c, a, b):

@@ -20,6 +20,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from lunette.kernels.cpu import machine
+from lunette.kernels.cpu.halves import Codec
 from lunette.kernels.cpu.lanes import WIDTH, lanes
 from lunette.kernels.cpu.library import PARAMETERS
 from lunette.kernels.cpu.machine import compiled, pointer, within
@@ -36,7 +37,7 @@ from lunette.kernels.cpu.pieces import (
     UNITS,
 )
 
-__all__ = ["kernel"]
+__all__ = ["keeping", "kernel", "line_flow", "settle", "store_past"]
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -66,6 +67,23 @@ def store_past(context: Any, p: Any, i: Any, value: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(p, i, value), generate
+
+
+@cache
+def keeping(codec: Codec) -> Any:
+    """What writes a vector to memory of a codec; past the caches where that is asked for, and lines are whole."""
+    whole_lines = codec.memory == codec.work
+    store = lanes(codec.memory, codec.work, codec.half).store
+
+    @compiled
+    def keep(array, at, value, past):
+        within()
+        if whole_lines & past:
+            store_past(array, at, value)
+        else:
+            store(array, at, value)
+
+    return keep
 
 
 @intrinsic  # type: ignore[untyped-decorator]
