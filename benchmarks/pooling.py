@@ -34,6 +34,10 @@ def measure(
     grad = workload.array(1) if workload.verb == "jvp" else workload.result_like()
     ours = _ours(workload, x, grad)
     calls: dict[str, Any] = {"copy": copy, "reading": copy.read, "lunette": ours}
+    # Our own on an array of this shape that this one is compared with, in turns with it.
+    beside = [replace(w, shape=workload.shape) for w in WORKLOADS if w.name in workload.times]
+    for other in beside:
+        calls[other.name] = _ours(other, other.array(), other.result_like())
     expected = ours()
     for name in with_peers:
         call = peers.prepare(name, workload, x, grad, expected)
@@ -56,6 +60,7 @@ def measure(
         "ms": {name: t.seconds * 1e3 for name, t in timings.items() if name not in PLAIN},
         "fastest_ms": {name: t.fastest * 1e3 for name, t in timings.items() if name not in PLAIN},
     }
+    row["beside"] = {other.name: row["ms"].pop(other.name) for other in beside}
     row["of_copy"] = {
         name: workload.bytes_moved / (ms / 1e3) / bandwidth for name, ms in row["ms"].items()
     }

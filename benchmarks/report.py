@@ -55,7 +55,7 @@ def best_peer(row: Row) -> tuple[str, float] | None:
     return min(others.items(), key=lambda item: item[1]) if others else None
 
 
-def verdicts(row: Row, rows: list[Row]) -> list[tuple[str, float, float]]:
+def verdicts(row: Row) -> list[tuple[str, float, float]]:
     """(what, reached, asked) for every goal of a workload that this run can judge."""
     found = []
     if row["goal"]:
@@ -68,16 +68,16 @@ def verdicts(row: Row, rows: list[Row]) -> list[tuple[str, float, float]]:
         elif other in row["ms"]:
             ms = row["ms"][other]
         else:
-            ms = next((r["ms"]["lunette"] for r in rows if r["name"] == other), None)
+            ms = row.get("beside", {}).get(other)
         if ms is not None:
             found.append((f"× {other}", ms / row["ms"]["lunette"], asked))
     return found
 
 
-def _goals(row: Row, rows: list[Row]) -> str:
+def _goals(row: Row) -> str:
     return ", ".join(
         f"{reached:.2f} {what} (≥ {asked:.3g}) {'✓' if reached >= asked else '✗'}"
-        for what, reached, asked in verdicts(row, rows)
+        for what, reached, asked in verdicts(row)
     )
 
 
@@ -110,12 +110,12 @@ def show(results: dict[str, Any], console: Console) -> None:
             f"{best[0]} {best[1]:.1f}" if best else DASH,
             f"{best[1] / ms['lunette']:.1f}" if best else DASH,
             f"{ms['torch eager'] / ms['lunette']:.1f}" if "torch eager" in ms else DASH,
-            "".join("✓" if reached >= asked else "✗" for _, reached, asked in verdicts(row, rows)),
+            "".join("✓" if reached >= asked else "✗" for _, reached, asked in verdicts(row)),
         )
     console.print(table)
     for row in rows:
-        if any(reached < asked for _, reached, asked in verdicts(row, rows)):
-            console.print(f"{row['name']}: {_goals(row, rows)}", highlight=False)
+        if any(reached < asked for _, reached, asked in verdicts(row)):
+            console.print(f"{row['name']}: {_goals(row)}", highlight=False)
     for text in _startup_lines(results.get("startup", {})):
         console.print(text)
 
@@ -207,7 +207,7 @@ def markdown(results: dict[str, Any], chart: str) -> str:
         peers = [f"{row['ms'][n]:.3g}" if n in row["ms"] else DASH for n in names]
         lines.append(
             f"| {row['name']} | {'×'.join(map(str, row['shape']))} | {row['ms']['lunette']:.2f} "
-            f"| {row['of_copy']['lunette']:.2f} | {_goals(row, rows) or DASH} | "
+            f"| {row['of_copy']['lunette']:.2f} | {_goals(row) or DASH} | "
             + " | ".join(peers)
             + " |"
         )

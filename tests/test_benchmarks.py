@@ -10,7 +10,7 @@ from cases.workloads import WORKLOADS, by_name
 from lunette import dispatch
 
 
-def row(name, ours, goal=None, times=None, **others):
+def row(name, ours, goal=None, times=None, beside=None, **others):
     return {
         "name": name,
         "shape": [1],
@@ -18,6 +18,7 @@ def row(name, ours, goal=None, times=None, **others):
         "times": times or {},
         "copy_gb_s": 10.0,
         "ms": {"lunette": ours, **others},
+        "beside": beside or {},
         "of_copy": {"lunette": 0.5, **dict.fromkeys(others, 0.1)},
     }
 
@@ -34,7 +35,13 @@ RESULTS = {
     },
     "rows": [
         row(
-            "a", 2.0, 0.6, {"best": 2, "torch eager": 4, "b": 0.5}, JAX=5.0, **{"torch eager": 9.0}
+            "a",
+            2.0,
+            0.6,
+            {"best": 2, "torch eager": 4, "b": 0.5},
+            {"b": 1.0},
+            JAX=5.0,
+            **{"torch eager": 9.0},
         ),
         row("b", 1.0),
     ],
@@ -42,7 +49,7 @@ RESULTS = {
 
 
 def test_verdicts_by_hand():
-    found = report.verdicts(RESULTS["rows"][0], RESULTS["rows"])
+    found = report.verdicts(RESULTS["rows"][0])
     assert found == [
         ("of copy", 0.5, 0.6),
         ("× best", 2.5, 2),
@@ -53,7 +60,7 @@ def test_verdicts_by_hand():
 
 def test_a_goal_without_its_peer_is_not_judged():
     alone = row("a", 2.0, None, {"JAX": 3})
-    assert report.verdicts(alone, [alone]) == []
+    assert report.verdicts(alone) == []
 
 
 def test_the_section_is_replaced_and_others_stay(tmp_path):
