@@ -24,8 +24,9 @@ SMALL_WINDOWS = (
     (Sliding(3, 1, 1), Sliding(2, 3, (0, 1))),
     (Sliding(2, 1, 1), Sliding(3, 2, 2, dilation=2, ceil_mode=True)),
     (Sliding(2, 2, 0), Sliding(3, 2, 1), Sliding(3, 1, 1)),
+    (Sliding(4, 3, 1),),
 )
-"""Of two axes and three."""
+"""Of two axes, of three and of one."""
 
 
 def channels_last(
@@ -45,7 +46,7 @@ def channels_last(
         for kind, x in values.with_care(shape, dtype):
             for reduction in reductions:
                 # A window of padding alone has no maximum.
-                if isinstance(reduction, ln.Max) and regions[1].dilation > 1:
+                if isinstance(reduction, ln.Max) and regions[-1].dilation > 1:
                     continue
                 op = pool(regions, reduction)
                 for what, there, here in _both_ways(op, x, real):

@@ -48,12 +48,7 @@ from lunette.kernels.cpu.plan import LINE
 from lunette.kernels.cpu.powers import log_over_beta, power, scales_of, sound, where_finite
 from lunette.kernels.cpu.row_first import hull
 
-__all__ = ["kernel", "room_of_lists"]
-
-
-def room_of_lists(listed: int) -> int:
-    """Bytes of the lists before the row of powers, which begins a line."""
-    return -(-listed // LINE) * LINE
+__all__ = ["kernel"]
 
 
 @cache
@@ -234,6 +229,7 @@ def kernel(dtype: str, verb: str, rising: bool) -> Any:
         g, flags = pointer(g_at, types.int64), pointer(flags_at, types.uint8)
         rank, wide, most, lines = g[RANK], g[LANES], g[LIST], g[OUTPUT_ROWS]
         rows, others = pointer(scratch_at, types.int64), pointer(scratch_at + 8 * most, types.int64)
+        # After the lists, from a line on.
         s = pointer(scratch_at + -(-40 * most // LINE) * LINE, work)
         x, dx, z = pointer(x_at, memory), pointer(z_at, memory), pointer(z_at, work)
         y = pointer(y_at, memory if verb == "weights" else kept)
