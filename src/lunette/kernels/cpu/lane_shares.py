@@ -35,7 +35,7 @@ from lunette.kernels.cpu.layout import (
     STEP_X,
 )
 from lunette.kernels.cpu.machine import compiled, pointer, real, within
-from lunette.kernels.cpu.places import item_offset, parted, rows_reading
+from lunette.kernels.cpu.places import item_offset, place_of, rows_reading
 from lunette.kernels.cpu.plan import DIRECT, LINE
 from lunette.kernels.cpu.powers import fused, power, scales_of, where_finite
 from lunette.kernels.cpu.streams import keeping, settle
@@ -58,16 +58,6 @@ def kernel(dtype: str, rising: bool) -> Any:
     load_x, keep, scales = of_x.load, keeping(outer), scales_of(work)
     zero = work(0)
     beyond = work(math.inf if rising else -math.inf)  # a pivot whose shares are 0
-
-    @compiled
-    def input_row(g, row):
-        """Where row number `row` of an item begins in the input."""
-        offset = 0
-        for axis in range(g[RANK] - 2, -1, -1):
-            e = AXES + axis * AXIS_WIDTH
-            row, i = parted(row, g[e + EXTENT])
-            offset += i * g[e + STEP_X]
-        return offset
 
     @compiled
     def weights_of(weights, k, rows, count, apart, g, begin, end, wide):
@@ -120,7 +110,8 @@ def kernel(dtype: str, rising: bool) -> Any:
         rates, rests, limits = spread(rate), spread(rest), spread(limit)
         for unit in range(first, last):
             item, row = unit // lines, unit % lines
-            at, flat, seen = item_offset(g, item, 0) + input_row(g, row), item * g[OUTPUT_ROWS], 0
+            at = item_offset(g, item, 0) + place_of(g, row * n, 0)
+            flat, seen = item * g[OUTPUT_ROWS], 0
             count = rows_reading(g, row, most, rows, grads, codes)
             for p in range(n):
                 begin, end, to = g[list_at + p], g[list_at + p + 1], (unit * n + p) * wide
