@@ -17,7 +17,9 @@ import torch
 from torch import Tensor
 
 from lunette import offsets as on_arrays
+from lunette.kernels.cpu.lane_plan import few_looks
 from lunette.kernels.cpu.plan import SIDE_BY_SIDE
+from lunette.kernels.cpu.window_tables import few_cells
 from lunette.offsets import NOWHERE
 from lunette.reductions import Max
 from lunette.regions import Sliding
@@ -28,6 +30,9 @@ from lunette.torch.encoding import decode
 from lunette.torch.memory import array_of, empty, format_of, tensor_of
 
 __all__ = ["max_with_offsets", "serves"]
+
+LARGE = 1 << 20
+"""Cells of an axis that no window is longer than."""
 
 library.LIBRARY.define("max_with_offsets(Tensor x, str op) -> (Tensor, Tensor)", tags=library.TAGS)
 library.LIBRARY.define(
@@ -49,9 +54,19 @@ def serves(x: Tensor, op: str, backend: str | None) -> bool:
     if x.is_cuda:
         return backend in (None, "triton") and _taps(op) <= NOWHERE
     # On a CPU rows or channels must lie side by side, and windows be so small that kernels go cell by cell.
-    laid = x.is_contiguous() or format_of(x) is not torch.contiguous_format
-    in_order = x.device.type == "cpu" and laid and x.is_floating_point()
-    return in_order and backend in (None, "cpu") and _taps(op) <= SIDE_BY_SIDE
+    last = format_of(x) is not torch.contiguous_format
+    in_order = x.device.type == "cpu" and (last or x.is_contiguous()) and x.is_floating_point()
+    return in_order and backend in (None, "cpu") and _go_cell_by_cell(op, x.element_size(), last)
+
+
+@lru_cache(maxsize=4096)
+def _go_cell_by_cell(op: str, size: int, channels_last: bool) -> bool:
+    """Whether kernels on the CPU look at each cell of a window of numbers of `size` bytes, on a large input."""
+    if _taps(op) > SIDE_BY_SIDE:
+        return False
+    pooling = decode(op)
+    shape = (LARGE,) * pooling.rank
+    return few_looks(pooling, shape) if channels_last else few_cells(pooling, shape, max(4, size))
 
 
 @lru_cache(maxsize=4096)

@@ -18,6 +18,7 @@ from lunette.kernels.cpu.calls import (
     TiledCall,
     WeightedGradient,
 )
+from lunette.kernels.cpu.layout import ROW_SIZE
 from lunette.kernels.cpu.lane_plan import LanePlan, lane_plan
 from lunette.kernels.cpu.library import Kernels
 from lunette.kernels.cpu.plan import (
@@ -59,7 +60,7 @@ from lunette.kernels.cpu.traits import (
     way,
     with_lanes,
 )
-from lunette.kernels.cpu.window_tables import reach, reach_of_window, regular
+from lunette.kernels.cpu.window_tables import few_cells, reach, reach_of_window, regular
 from lunette.ops.base import is_float
 from lunette.ops.pooling import Pooling
 from lunette.reductions import Max, Mean, Reduction
@@ -207,7 +208,7 @@ def indices_call(
     if same := on_one_axis(op, shape, (strides,), (), dtype.itemsize, ANY_LENGTH):
         op, shape, (strides,), _ = same
     y_steps = _result_steps(_kept_shape(op, shape), -1)
-    if trusting and not _few_and_long(op, shape):
+    if trusting and _few_cells(op, shape, dtype) and not _few_and_long(op, shape):
         steps = (_elements(strides, dtype), y_steps, y_steps)
         tiling = _tiling(op, shape, steps, dtype)
         if tiling is not None:
@@ -296,7 +297,8 @@ def tangent_call(
         op, shape, (strides, tangent), _ = whole
     y_steps = _result_steps(_kept_shape(op, shape), lanes[1] if lanes else -1)
     all_steps = (_elements(strides, dtype), y_steps, _elements(tangent, dtype))
-    if trusting and is_float(dtype) and ties in ("first", "") and not _few_and_long(op, shape):
+    tiled = ties in ("first", "") and _few_cells(op, shape, dtype) and not _few_and_long(op, shape)
+    if trusting and is_float(dtype) and tiled:
         tiling = _tiling(op, shape, all_steps, dtype, in_turn=kind == SMOOTH)
         if tiling is not None:
             kernel = offsets.kernel(dtype.name, "jvp")
@@ -343,8 +345,8 @@ def gradient_call(
     steps, grad_steps = _elements(strides, dtype), _elements(grad, dtype)
     if kind == MEAN and (mean := _mean_gradient(op, shape, steps, grad_steps, dtype, whole_shape)):
         return mean
-    tiled = kind != MEAN and ties in ("first", "") and not _few_and_long(op, shape, 2 * FEW)
-    if trusting and is_float(dtype) and tiled:
+    tiled = kind != MEAN and ties in ("first", "") and _few_cells(op, shape, dtype)
+    if trusting and is_float(dtype) and tiled and not _few_and_long(op, shape, 2 * FEW):
         arrays = (steps, grad_steps, _result_steps(shape, -1))
         if by_tiles := _tiled_gradient(op, shape, arrays, dtype, whole_shape, again):
             return by_tiles
@@ -447,6 +449,12 @@ def _tiling(
     return None if tiling.empty or tiling.cells > MOST_CELLS else tiling
 
 
+def _few_cells(op: Pooling, shape: Shape, dtype: Any) -> bool:
+    """Whether the winners of windows are found cell by cell, neighbours side by side; always, if a max is smooth."""
+    size = 4 if _is_half(dtype) else dtype.itemsize
+    return not isinstance(op.reduction, Max) or few_cells(op, shape, size)
+
+
 def _few_and_long(op: Pooling, shape: Shape, most: int = FEW) -> bool:
     """Whether windows of a max along a row are few and long and share no cell, so that each is best folded by itself.
 
@@ -505,7 +513,7 @@ def _of_rows(kernel: Any, plan: Plan, shape: Shape, dtype: Any, scratch: int) ->
 def _winners(plan: Plan, verb: str, shape: Shape, dtype: Any, units: int) -> Call:
     kernel = winners.kernel(dtype.name, verb)
     # Values, marks, and for a gradient the sums of a slab; `room` says where each begins.
-    plan.room = plan.scratch_cells
+    plan.room = plan.scratch_cells + int(plan.table[ROW_SIZE]) + SLACK
     return Call(kernel, plan, shape, dtype, -1, units, 16 * plan.room + 8 * plan.slab_cells + 1024)
 
 

@@ -28,10 +28,13 @@ from lunette.ops.base import is_float
 from lunette.ops.pooling import Pooling
 from lunette.reductions import Max, SmoothMax
 
-__all__ = ["LanePlan", "lane_plan"]
+__all__ = ["LanePlan", "few_looks", "lane_plan"]
 
 Shape = tuple[int, ...]
 
+
+LOOKS = 32
+"""How often a cell is looked at, at most, where its windows have to be searched one cell after the other."""
 
 FEWEST_CHANNELS = 16
 """Channels that fill a vector of any dtype that goes by vectors of channels."""
@@ -54,10 +57,17 @@ def lane_plan(
     lane = lane_axis(shape, steps, op.rank)
     if lane < 0 or shape[lane] < FEWEST_CHANNELS or others[lane] != 1 or 0 in shape:
         return None
-    if reach_of_window(op, shape) > SIDE_BY_SIDE:
+    if reach_of_window(op, shape) > SIDE_BY_SIDE or not (smooth or few_looks(op, shape)):
         return None
     plan = LanePlan(op, shape, (steps, others, others), lane)
     return (plan, lane) if plan.has_winners and plan.cells <= MOST_CELLS else None
+
+
+def few_looks(op: Pooling, shape: Shape) -> bool:
+    """Whether windows of a max hold no cell so often that one axis after the other is quicker, channels first."""
+    pooled = shape[len(shape) - op.rank :]
+    outputs = prod(r.out_length(n) for r, n in zip(op.regions, pooled, strict=True))
+    return reach_of_window(op, shape) * outputs <= LOOKS * prod(pooled)
 
 
 class LanePlan(Plan):

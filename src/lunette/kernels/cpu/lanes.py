@@ -105,8 +105,8 @@ def lanes(memory: Any, work: Any, half: str) -> Lanes:
             return raw
         if isinstance(memory, types.Float):
             return builder.fpext(raw, to) if memory.bitwidth < work.bitwidth else raw
-        if not real:  # marks: small numbers kept as bytes
-            return builder.zext(raw, to)
+        if not real:  # small numbers, marks among them
+            return (builder.sext if memory.signed else builder.zext)(raw, to)
         convert = builder.sitofp if memory.signed else builder.uitofp
         return convert(raw, to)
 
@@ -150,8 +150,8 @@ def lanes(memory: Any, work: Any, half: str) -> Lanes:
         return builder.extract_element(narrow(builder, one), vector_code.i32(0))
 
     def filled(context: Any, builder: Any, mask: Any, value: Any, fill: Any) -> Any:
-        """Integers as reals have no −∞ of their own, so they are filled once they are reals."""
-        if half or memory == work or not real:
+        """Integers as others have no number below all of those, so they are filled once they are others."""
+        if half or memory == work:
             return value
         return builder.select(
             mask, value, vector_code.spread(builder, fill, context.get_value_type(vector))

@@ -28,6 +28,7 @@ from lunette.kernels.cpu.plan import (
     MOST_ROWS,
     NEAR,
     SHARED,
+    SIDE_BY_SIDE,
     SLACK,
     Plan,
 )
@@ -137,10 +138,12 @@ def with_lanes(plan: Plan) -> bool:
 def shares_little(plan: Plan, searched: bool = False) -> bool:
     """Whether windows are long, go by rows that lie side by side, and hold no cell more than twice.
 
-    Where their winners are searched for, shorter ones are long; and where they do not lie alike.
+    Where their winners are searched for, shorter ones are long, but not if they lie alike and have few cells; and where they do not lie alike.
     """
     *_, alike = lie_of(plan.table, len(plan.longest) - 1)
     if plan.longest[-1] <= (BRIEF if searched or not alike else FOLDED) or not _side_by_side(plan):
+        return False
+    if searched and alike and prod(plan.longest) <= SIDE_BY_SIDE:
         return False
     return _visited(plan) <= 2 * prod(_of_axes(plan, EXTENT))
 

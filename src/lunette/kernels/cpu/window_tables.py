@@ -10,10 +10,22 @@ import numpy as np
 from lunette.kernels.cpu.layout import COUNTS, MEMBERS, START, STEP, STOP, WINDOW_WIDTH
 from lunette.regions import Adaptive, Global, Part, Region, Sliding
 
-__all__ = ["as_real", "reach", "reach_of_window", "reader_table", "regular", "window_table"]
+__all__ = [
+    "as_real",
+    "few_cells",
+    "reach",
+    "reach_of_window",
+    "reader_table",
+    "regular",
+    "window_table",
+]
 
 FAR_APART = 1 << 12
 """A stride past which windows that are much shorter do not count as lying alike."""
+
+FEW_QUICK, FEW_BESIDE, FEW_APART = 32, 12, 4
+"""Cells of a window of a max, at most, whose winner is found by looking at one after the other: where there is
+a kernel for just such windows, where vectors of cells are read as they lie, and where they are gathered."""
 
 
 def window_table(region: Region, n: int, m: int) -> Any:
@@ -103,3 +115,15 @@ def reach_of_window(op: Any, shape: tuple[int, ...]) -> int:
     """Cells of a window of an op on an array of this shape, at most; many where it is not of sliding ones."""
     pooled = shape[len(shape) - op.rank :]
     return prod(min(reach(region), n) for region, n in zip(op.regions, pooled, strict=True))
+
+
+def few_cells(op: Any, shape: tuple[int, ...], size: int) -> bool:
+    """Whether windows of a max have so few cells that looking at each is quicker than one axis after the other.
+
+    Numbers have `size` bytes. The bounds are where the two took equally long.
+    """
+    stride, _, dilation, kernel = regular(op.regions[-1], shape[-1])
+    cells = reach_of_window(op, shape)
+    if size >= 4 and dilation == 1 and stride <= 2 and kernel in (2, 3):
+        return cells <= FEW_QUICK
+    return cells <= (FEW_BESIDE if stride == 1 else FEW_APART)

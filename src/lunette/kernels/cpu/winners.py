@@ -1,8 +1,11 @@
-"""Who wins each window of a max: values and marks reduced together, then used by three verbs.
+"""Who wins each large window of a max: values and marks reduced together, then used by three verbs.
 
 A mark is the flat position of a cell in the pooled axes. The passes are those of the row-first
 kernel, with a mark beside every value. `indices` writes marks, `jvp` reads the tangent there, and
 `vjp` adds the gradient there, output by output in row-major order, each slab by one unit alone.
+
+Cells outside a row are the least number there is. They come after the cells of a window, or have the mark of
+its first cell, so a window of nothing but least numbers has the right winner.
 """
 
 # Numba types the kernels, not mypy.
@@ -16,8 +19,7 @@ from typing import Any
 from numba import types
 
 from lunette.kernels.cpu import machine
-from lunette.kernels.cpu.direct import takes
-from lunette.kernels.cpu.halves import codec
+from lunette.kernels.cpu.halves import Codec, codec, same
 from lunette.kernels.cpu.lanes import lanes
 from lunette.kernels.cpu.layout import (
     AXES,
@@ -31,6 +33,7 @@ from lunette.kernels.cpu.layout import (
     ORIGIN,
     RANK,
     ROW,
+    ROW_SIZE,
     SECOND,
     SLABS,
     SLABS_AT,
@@ -39,7 +42,6 @@ from lunette.kernels.cpu.layout import (
     STEP_X,
     STEP_Y,
     STEP_Z,
-    STOP,
     STRIDE,
     TABLE,
     TILE,
@@ -47,8 +49,10 @@ from lunette.kernels.cpu.layout import (
     WINDOW_WIDTH,
 )
 from lunette.kernels.cpu.machine import apart, compiled, pointer
-from lunette.kernels.cpu.passes import inside, moves
+from lunette.kernels.cpu.marked_passes import mark_of, marked_passes
+from lunette.kernels.cpu.passes import moves
 from lunette.kernels.cpu.places import item_offset, place_of
+from lunette.kernels.cpu.plan import SLACK
 from lunette.kernels.cpu.row_first import hull, input_line
 
 __all__ = ["kernel"]
@@ -61,84 +65,106 @@ def kernel(dtype: str, verb: str) -> Any:
     For `indices` array 2 is that of the winners, for `jvp` the tangent, for `vjp` the gradient.
     """
     outer = codec(dtype, False)
+    if outer.work.bitwidth < 32:  # marks need as many bits
+        outer = Codec(outer.memory, types.int32, outer.kept, same, same, "")
     memory, work, load_one, store_one = outer.memory, outer.work, outer.load, outer.store
-    mark = {8: types.int8, 16: types.int16, 32: types.int32, 64: types.int64}[work.bitwidth]
-    mark = types.int32 if work.bitwidth < 32 else mark
-    narrow = work.bitwidth < 32  # few marks fit beside bytes: such values are reduced one by one
+    mark = mark_of(work)
     fetch, emit = moves(outer)
-    values = lanes(work, work, "")
-    width, load, load_step, store = values.width, values.load, values.load_step, values.store
-    evens = values.evens
-    larger, larger_from = values.larger, values.larger_from
-    marks = lanes(mark, mark, "")
-    load_mark, store_mark = marks.load, marks.store
-    spread_mark, add_mark = marks.spread, marks.add
-    zero = work(0)
+    emit_marks = moves(Codec(types.int64, mark, types.int64, same, same, "")).emit
+    along, along_table, across, double = marked_passes(work)
+    width, fill, zero = lanes(work, work, "").width, outer.least, work(0)
     writes_indices, gathers, scatters = verb == "indices", verb == "jvp", verb == "vjp"
 
     @compiled
-    def tap(s, p, stride, t, dilation):
-        if stride == 1:
-            return load(s, p + t * dilation)
-        if stride == 2:
-            p += t * dilation
-            return evens(load(s, p), load(s, p + width))
-        return load_step(s, p + t * dilation, stride, 0, width, zero)
+    def clear(s, q, row, start, reach, dilation):
+        """A row of positions `start` and on, none of which is there yet."""
+        apart()
+        for c in range(reach + width):
+            p = start + c
+            s[row + c] = fill
+            # Before the row: the first cell that follows in windows with this dilation.
+            q[row + c] = mark(p if p >= 0 else p % dilation)
 
     @compiled
-    def along(s, at, q, to, first, begin, end, last, stride, origin, dilation, size, g, table):
-        """Values s[to + j − first] and marks q[to + j − first] of windows along a row at `at`."""
+    def along_axis(x, s, q, g, base, low, high, lines, from_j, to_j, from_p, to_p):
+        """The winners of outputs from_j … to_j of each row, at positions low … high of the first axis."""
         apart()
-        if not narrow:
-            for block in range(begin, end, width):
-                j = min(block, end - width)
-                p = at + stride * j + origin
-                best, where = tap(s, p, stride, 0, dilation), spread_mark(mark(0))
-                for t in range(1, size):
-                    value = tap(s, p, stride, t, dilation)
-                    where = larger_from(best, value, where, spread_mark(mark(t)))
-                    best = larger(best, value)
-                store(s, to + j - first, best)
-                store_mark(q, to + j - first, where)
-        for edge in range((begin - first) + (last - end)):
-            j = first + edge if first + edge < begin else edge - (begin - first) + end
-            w = table + WINDOW_WIDTH * j
-            best, where = s[at + g[w + START]], g[w + START]
-            for p in range(g[w + START] + g[w + STEP], g[w + STOP], g[w + STEP]):
-                if takes(best, s[at + p]):
-                    best, where = s[at + p], p
-            s[to + j - first] = best
-            q[to + j - first] = mark(where)
-        if not narrow:  # vectors hold the number of the winning cell; make it a position
-            for j in range(begin, end):
-                at_j = to + j - first
-                q[at_j] = mark(stride * j + origin + q[at_j] * dilation)
+        rank, row, place = g[RANK], g[ROW], 0
+        e = AXES + (rank - 1) * AXIS_WIDTH
+        n, far, table = g[e + EXTENT], g[e + STEP_X], g[e + TABLE]
+        stride, dilation, size = g[e + STRIDE], g[e + DILATION], g[e + KERNEL]
+        outputs, work_row = to_j - from_j, row + g[ROW_SIZE] + SLACK
+        start, reach = from_p, to_p - from_p
+        if size > 0:
+            start = g[e + ORIGIN] + stride * from_j
+            reach = stride * (outputs - 1) + dilation * (size - 1) + 1
+            from_p, to_p = max(from_p, start), min(to_p, start + reach)
+            clear(s, q, row, start, reach, dilation)
+        for number in range((high - low) * lines):
+            position, line = low + number // lines, number % lines
+            at = base + input_line(g, line, 0)
+            if rank > 1:
+                at += position * g[AXES + STEP_X]
+            to = row + from_p - start
+            fetch(x, at + from_p * far, far, s, to, to_p - from_p, fill)
+            before = (position * lines + line) * n
+            if size == 0:
+                along_table(s, q, row - start, g, table, place, from_j, to_j, before)
+            else:
+                runs, done = row, 1
+                while 2 * done <= size:
+                    count = reach - (2 * done - 1) * dilation
+                    double(s, q, runs, work_row, count, done * dilation)
+                    runs, done = work_row, 2 * done
+                rest = (size - done) * dilation
+                along(s, q, runs, place, outputs, stride, rest, before)
+            place += outputs
 
     @compiled
-    def across(s, q, at, step, count, start, flat, to, size):
-        """Values and marks of `count` rows, the marks of the first raised by `start`, then `flat`."""
+    def across_axis(s, q, g, axis, at, low, n, first, last, to, span):
+        """Outputs first … last of an axis, from rows of `span` cells at positions low … low + n."""
         apart()
-        whole = 0
-        if not narrow:
-            whole = size - size % width
-            for c in range(0, whole, width):
-                best = load(s, at + c)
-                where = add_mark(load_mark(q, at + c), spread_mark(mark(start)))
-                for t in range(1, count):
-                    value, place = load(s, at + c + t * step), load_mark(q, at + c + t * step)
-                    place = add_mark(place, spread_mark(mark(start + t * flat)))
-                    where = larger_from(best, value, where, place)
-                    best = larger(best, value)
-                store(s, to + c, best)
-                store_mark(q, to + c, where)
-        for c in range(whole, size):
-            best, where = s[at + c], q[at + c] + start
-            for t in range(1, count):
-                value = s[at + c + t * step]
-                if takes(best, value):
-                    best, where = value, q[at + c + t * step] + start + t * flat
-            s[to + c] = best
-            q[to + c] = mark(where)
+        e = AXES + axis * AXIS_WIDTH
+        table, size, step = g[e + TABLE], g[e + KERNEL], g[e + DILATION] * span
+        done, joins = 1, 1
+        while 2 * done <= size:
+            done, joins = 2 * done, joins + g[e + STRIDE]
+        if joins >= size - 1:  # for each output, by doubling and one by one; or windows lie anyhow
+            for i in range(first, last):
+                w, place = table + WINDOW_WIDTH * i, to + (i - first) * span
+                row = at + (g[w + START] - low) * span
+                across(s, q, row, g[w + STEP] * span, g[w + MEMBERS], place, span)
+            return
+        done = 1
+        while done <= size:
+            for i in range(first, last):
+                w = table + WINDOW_WIDTH * i
+                count, row = g[w + MEMBERS], at + (g[w + START] - low) * span
+                if done <= count < 2 * done:
+                    rest = (count - done) * g[w + STEP] * span
+                    across(s, q, row, rest, 2, to + (i - first) * span, span)
+            double(s, q, at, at, n * span - done * step, done * step)
+            done *= 2
+
+    @compiled
+    def scatter(y, at, far, q, k, count, sums, below, above):
+        """Add the gradients of a row of outputs to the sums of their winners, in order.
+
+        Neighbours often have the same winner: its sum is put back when another one comes.
+        """
+        apart()
+        winner, total = -1, zero
+        for j in range(count):
+            flat = q[k + j]
+            if flat != winner:
+                if below <= winner < above:
+                    sums[winner - below] = total
+                winner, total = flat, zero
+                if below <= winner < above:
+                    total = sums[winner - below]
+            total += load_one(y[at + j * far])
+        if below <= winner < above:
+            sums[winner - below] = total
 
     @machine.kernel
     def win(x_at, y_at, z_at, scratch_at, g_at, cells, first, last):
@@ -149,14 +175,7 @@ def kernel(dtype: str, verb: str) -> Any:
         sums = pointer(scratch_at + 16 * cells, work)
         rank = g[RANK]
         e = AXES + (rank - 1) * AXIS_WIDTH
-        n, m, far, table = g[e + EXTENT], g[e + COUNT], g[e + STEP_X], g[e + TABLE]
-        stride, origin, dilation, size = (
-            g[e + STRIDE],
-            g[e + ORIGIN],
-            g[e + DILATION],
-            g[e + KERNEL],
-        )
-        row, inner = g[ROW], g[AXES + FLAT]
+        n, m, inner = g[e + EXTENT], g[e + COUNT], g[AXES + FLAT]
         per_item = g[SLABS] if scatters else g[TILES]
         dense = g[e + STEP_Z] == 1
         for axis in range(rank - 1):
@@ -185,69 +204,27 @@ def kernel(dtype: str, verb: str) -> Any:
                     low, high = hull(g, 0, tile, until)
                     for axis in range(1, rank - 1):
                         lines *= g[AXES + axis * AXIS_WIDTH + EXTENT]
-                outputs, to = to_j - from_j, 0
-                begin_j = end_j = to_j
-                if (size > 0) & (not narrow):
-                    reach = dilation * (size - 1) + 1
-                    begin_j, end_j = inside(from_j, to_j, n, stride, origin, reach, width)
-                for position in range(low, high):
-                    for line in range(lines):
-                        at = base + input_line(g, line, 0)
-                        if rank > 1:
-                            at += position * g[AXES + STEP_X]
-                        fetch(x, at + from_p * far, far, s, row + from_p, to_p - from_p, zero)
-                        along(
-                            s,
-                            row,
-                            q,
-                            to,
-                            from_j,
-                            begin_j,
-                            end_j,
-                            to_j,
-                            stride,
-                            origin,
-                            dilation,
-                            size,
-                            g,
-                            table,
-                        )
-                        to += outputs
+                along_axis(x, s, q, g, base, low, high, lines, from_j, to_j, from_p, to_p)
+                outputs = to_j - from_j
                 span, here, there = outputs, 0, g[SECOND]
                 for axis in range(rank - 2, 0, -1):
                     f = AXES + axis * AXIS_WIDTH
                     lines //= g[f + EXTENT]
                     for line in range((high - low) * lines):
-                        for i in range(g[f + COUNT]):
-                            w = g[f + TABLE] + WINDOW_WIDTH * i
-                            at = here + (line * g[f + EXTENT] + g[w + START]) * span
-                            place = there + (line * g[f + COUNT] + i) * span
-                            start, flat = g[w + START] * g[f + FLAT], g[w + STEP] * g[f + FLAT]
-                            across(
-                                s,
-                                q,
-                                at,
-                                g[w + STEP] * span,
-                                g[w + MEMBERS],
-                                start,
-                                flat,
-                                place,
-                                span,
-                            )
+                        at = here + line * g[f + EXTENT] * span
+                        to = there + line * g[f + COUNT] * span
+                        across_axis(s, q, g, axis, at, 0, g[f + EXTENT], 0, g[f + COUNT], to, span)
                     span *= g[f + COUNT]
                     here, there = there, here
-                first_row, last_row = (tile, until) if rank > 1 else (0, 1)
+                first_row, last_row = 0, 1
+                if rank > 1:
+                    first_row, last_row = tile, until
+                    across_axis(s, q, g, 0, here, low, high - low, tile, until, there, span)
+                    here = there
                 for i in range(first_row, last_row):
-                    result = here
-                    if rank > 1:
-                        w = g[AXES + TABLE] + WINDOW_WIDTH * i
-                        at, result = here + (g[w + START] - low) * span, there
-                        start, flat = g[w + START] * inner, g[w + STEP] * inner
-                        across(
-                            s, q, at, g[w + STEP] * span, g[w + MEMBERS], start, flat, result, span
-                        )
                     # `outputs` at a time: output rows of the last axis, which may have any stride.
                     for c in range(0, span, outputs):
+                        result = here + (i - first_row) * span + c
                         rest, place = c // outputs, from_j * g[e + STEP_Y]
                         for axis in range(rank - 2, 0, -1):
                             f = AXES + axis * AXIS_WIDTH
@@ -256,21 +233,17 @@ def kernel(dtype: str, verb: str) -> Any:
                         if rank > 1:
                             place += i * g[AXES + STEP_Y]
                         if writes_indices:
-                            emit(s, result + c, y, out + place, outputs)
-                            for j in range(outputs):
-                                indices[out + place + j] = q[result + c + j]
+                            emit(s, result, y, out + place, outputs)
+                            emit_marks(q, result, indices, out + place, outputs)
                         if gathers:
                             for j in range(outputs):
-                                flat = q[result + c + j]
+                                flat = q[result + j]
                                 offset = flat if dense else place_of(g, flat, 2)
                                 tangent = load_one(dx[third + offset])
                                 y[out + place + j * g[e + STEP_Y]] = store_one(tangent + zero)
                         if scatters:
-                            for j in range(outputs):
-                                flat = q[result + c + j]
-                                if below <= flat < above:
-                                    gradient = load_one(y[out + place + j * g[e + STEP_Y]])
-                                    sums[flat - below] += gradient
+                            at, far = out + place, g[e + STEP_Y]
+                            scatter(y, at, far, q, result, outputs, sums, below, above)
             if scatters:
                 emit(sums, 0, dx, third + below, above - below)
 
