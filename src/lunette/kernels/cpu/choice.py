@@ -88,6 +88,7 @@ smooth_tangents = Kernels("smooth_tangents")
 straight_means, narrow_means = Kernels("straight_means"), Kernels("narrow_means")
 direct, scattered = Kernels("direct"), Kernels("scattered")
 lane_winners, lane_gathered = Kernels("lane_winners"), Kernels("lane_gathered")
+lane_scattered = Kernels("lane_scattered")
 
 
 @lru_cache(maxsize=1024)
@@ -233,7 +234,8 @@ def offsets_call(
     operands = [Operand("r", shape, dtype, strides), Operand("w", out, dtype), kept]
     if small := in_parts(op, shape, operands, lambda *part: offsets_call(op, *part, dtype)):
         return small
-    if lanes := lane_plan(op, shape, strides, strides, dtype):
+    lanes = lane_plan(op, shape, strides, strides, dtype)
+    if lanes and lanes[0].cells <= MOST_CELLS:
         return _by_lanes(*lanes, "kept", out, dtype)
     y_steps = _result_steps(out, -1)
     steps = (_elements(strides, dtype), y_steps, y_steps)
@@ -260,7 +262,8 @@ def gather_call(
         return small
     lane = lane_axis(_kept_shape(op, shape), _elements(grad, dtype), op.rank)
     steps = _bytes(_result_steps(shape, lane), dtype)
-    if lanes := lane_plan(op, shape, steps, grad, dtype):
+    lanes = lane_plan(op, shape, steps, grad, dtype)
+    if lanes and lanes[0].cells <= MOST_CELLS:
         return _gather_by_lanes(*lanes, shape, dtype)
     steps = _result_steps(shape, -1)
     back = _tiling(op, shape, (steps, _elements(grad, dtype), steps), dtype, backward=True)
@@ -332,9 +335,7 @@ def gradient_call(
         small.again = again
         return small
     if ties == "first" and (lanes := lane_plan(op, shape, strides, grad, dtype)):
-        out, byte = _kept_shape(op, shape), np.dtype(np.uint8)
-        found = _by_lanes(*lanes, "offsets", out, dtype, byte)
-        return LaneGradient(found, _gather_by_lanes(*lanes, shape, dtype))
+        return _gradient_by_lanes(*lanes, shape, _kept_shape(op, shape), dtype)
     lanes = lanes_of(op, shape, strides, grad, dtype)
     if lanes and trusting:
         return gradient_by_lanes(op, lanes, shape, _kept_shape(op, shape), dtype, again)
@@ -423,6 +424,18 @@ def _by_lanes(
 ) -> Call:
     kernel, units = lane_winners.kernel(dtype.name, verb), plan.items * plan.output_rows
     return Call(kernel, plan, shape, result or dtype, lane, units, plan.listed)
+
+
+def _gradient_by_lanes(
+    plan: LanePlan, lane: int, shape: Shape, out: Shape, dtype: Any
+) -> LaneGradient:
+    """Marks and gathering, or where a byte does not tell the cells of a window apart, places and scattering."""
+    if plan.cells <= MOST_CELLS:
+        found = _by_lanes(plan, lane, "offsets", out, dtype, np.dtype(np.uint8))
+        return LaneGradient(found, _gather_by_lanes(plan, lane, shape, dtype))
+    found = _by_lanes(plan, lane, "places", out, dtype, np.dtype(np.int64))
+    kernel, units = lane_scattered.kernel(dtype.name), plan.items * plan.slabs
+    return LaneGradient(found, Call(kernel, plan, shape, dtype, lane, units, 8 * plan.slab_cells))
 
 
 def _gather_by_lanes(plan: LanePlan, lane: int, shape: Shape, dtype: Any) -> Call:

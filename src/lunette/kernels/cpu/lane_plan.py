@@ -21,8 +21,8 @@ from lunette.kernels.cpu.layout import (
     entry_of,
     lie_of,
 )
-from lunette.kernels.cpu.plan import SIDE_BY_SIDE, Plan, lane_axis
-from lunette.kernels.cpu.tiling import MOST_CELLS, reading_spans, reading_taps
+from lunette.kernels.cpu.plan import SIDE_BY_SIDE, SMALL, Plan, lane_axis
+from lunette.kernels.cpu.tiling import reading_spans, reading_taps
 from lunette.kernels.cpu.window_tables import reach_of_window
 from lunette.ops.base import is_float
 from lunette.ops.pooling import Pooling
@@ -36,6 +36,9 @@ Shape = tuple[int, ...]
 LOOKS = 32
 """How often a cell is looked at, at most, where its windows have to be searched one cell after the other."""
 
+PARTS = 8
+"""Rows of outputs of a large call, at least: threads share them."""
+
 FEWEST_CHANNELS = 16
 """Channels that fill a vector of any dtype that goes by vectors of channels."""
 
@@ -44,8 +47,9 @@ FEWEST_CHANNELS = 16
 def lane_plan(
     op: Pooling, shape: Shape, strides: Shape, other: Shape, dtype: Any
 ) -> tuple[LanePlan, int] | None:
-    """The plan of a max or smooth max of small windows by vectors of channels, and their axis; None where they are not served so.
+    """The plan of a max or smooth max by vectors of channels, and their axis; None where they are not served so.
 
+    Windows of a smooth max are small then, and those of a max hold no cell often.
     `other` has the strides of the gradient or of the tangent, whose channels have to lie side by side too.
     """
     smooth = isinstance(op.reduction, SmoothMax)
@@ -57,10 +61,11 @@ def lane_plan(
     lane = lane_axis(shape, steps, op.rank)
     if lane < 0 or shape[lane] < FEWEST_CHANNELS or others[lane] != 1 or 0 in shape:
         return None
-    if reach_of_window(op, shape) > SIDE_BY_SIDE or not (smooth or few_looks(op, shape)):
+    if not (reach_of_window(op, shape) <= SIDE_BY_SIDE if smooth else few_looks(op, shape)):
         return None
     plan = LanePlan(op, shape, (steps, others, others), lane)
-    return (plan, lane) if plan.has_winners and plan.cells <= MOST_CELLS else None
+    few = plan.cells_visited > SMALL and plan.items * plan.output_rows < PARTS
+    return (plan, lane) if plan.has_winners and not few else None
 
 
 def few_looks(op: Pooling, shape: Shape) -> bool:
@@ -93,6 +98,7 @@ class LanePlan(Plan):
         # Of each row that a window reads four numbers, or of each row of readers three.
         self.table[LISTS], self.table[LIST] = 0, max(self.room, readers)
         self.listed = 40 * int(self.table[LIST])
+        self.slab_cells *= shape[lane]
         # The kernel that gathers is told how many rows of inputs there are.
         self.room = self.input_rows = prod(shape[len(shape) - op.rank : -1])
         self.table = np.concatenate(tables)

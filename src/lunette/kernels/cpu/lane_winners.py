@@ -1,4 +1,4 @@
-"""Who wins each small window of a max where channels lie side by side: vectors of channels, cell by cell.
+"""Who wins each window of a max where channels lie side by side: vectors of channels, cell by cell.
 
 The cells of a window come in row-major order, so the first of equals and the first NaN stay. A mark is the winner's place
 in the window's box of taps, as in `offsets`, or its flat position.
@@ -46,8 +46,8 @@ __all__ = ["kernel"]
 def kernel(dtype: str, verb: str) -> Any:
     """The kernel of a verb for a dtype whose vectors have at most 16 numbers; there are as many channels, and no window is empty.
 
-    Array 0 is x. `indices` writes values to array 1 and flat positions to array 2; `kept` values and marks; `offsets` marks
-    to array 2 alone; `jvp` reads the tangent from array 2 and writes array 1.
+    Array 0 is x. `indices` writes values to array 1 and flat positions to array 2, `places` positions alone; `kept` values and
+    marks, `offsets` marks alone; `jvp` reads the tangent from array 2 and writes array 1.
     """
     outer = codec(dtype, False)
     memory, work = outer.memory, outer.work
@@ -67,7 +67,11 @@ def kernel(dtype: str, verb: str) -> Any:
     )
     store_byte, store_place, add_mark = bytes_.store, places.store, marks.add
     zero, size_of = work(0), memory.bitwidth // 8
-    indexes, follows, writes = verb == "indices", verb == "jvp", verb in ("indices", "kept")
+    indexes, follows, writes = (
+        verb in ("indices", "places"),
+        verb == "jvp",
+        verb in ("indices", "kept"),
+    )
 
     @compiled
     def there(dx, p, code):
@@ -76,7 +80,7 @@ def kernel(dtype: str, verb: str) -> Any:
         return load(dx, p) if follows else spread_mark(mark(code))
 
     @compiled
-    def window(x, dx, p, q, rows, others, codes, count, members, far, far_z, apart):
+    def one(x, dx, p, q, rows, others, codes, count, members, far, far_z, apart):
         """The winner of a window of vectors, and what goes with it.
 
         Cells are at p + rows[r] + t·far; tangents at q + others[r] + t·far_z; marks are codes[r] + t·apart.
@@ -93,11 +97,52 @@ def kernel(dtype: str, verb: str) -> Any:
                 best = larger(best, value)
         return best, with_it
 
+    @compiled
+    def joined(x, dx, at, to, code, best, with_it):
+        """The winner so far and a later cell."""
+        within()
+        value = load(x, at)
+        with_it = larger_from(best, value, with_it, there(dx, to, code))
+        return larger(best, value), with_it
+
+    @compiled
+    def four(x, dx, p, q, rows, others, codes, count, members, far, far_z, apart):
+        """The same of four neighbouring vectors: none waits for the comparisons of another."""
+        within()
+        at, to, code = p + rows[0], q + others[0], codes[0]
+        a, u = load(x, at), there(dx, to, code)
+        b, v = load(x, at + width), there(dx, to + width, code)
+        c, w = load(x, at + 2 * width), there(dx, to + 2 * width, code)
+        d, z = load(x, at + 3 * width), there(dx, to + 3 * width, code)
+        for r in range(count):
+            at, to, code = p + rows[r], q + others[r], codes[r]
+            for t in range(0 if r > 0 else 1, members):
+                here, beside, number = at + t * far, to + t * far_z, code + t * apart
+                a, u = joined(x, dx, here, beside, number, a, u)
+                b, v = joined(x, dx, here + width, beside + width, number, b, v)
+                c, w = joined(x, dx, here + 2 * width, beside + 2 * width, number, c, w)
+                d, z = joined(x, dx, here + 3 * width, beside + 3 * width, number, d, z)
+        return a, u, b, v, c, w, d, z
+
+    @compiled
+    def keep(y, z_at, to, best, with_it, lead):
+        """A vector of results; marks are raised by `lead`."""
+        within()
+        if writes:
+            store(y, to, best)
+        if follows:
+            store(y, to, add(with_it, spread(zero)))
+        elif indexes:
+            with_it = add_mark(with_it, spread_mark(mark(lead)))
+            store_place(pointer(z_at, types.int64), to, with_it)
+        else:
+            with_it = add_mark(with_it, spread_mark(mark(lead)))
+            store_byte(pointer(z_at, types.uint8), to, with_it)
+
     @machine.kernel
     def win(x_at, y_at, z_at, scratch_at, g_at, room, first, last):
         g, rows = pointer(g_at, types.int64), pointer(scratch_at, types.int64)
         x, y, dx = pointer(x_at, memory), pointer(y_at, memory), pointer(z_at, memory)
-        kept, indices = pointer(z_at, types.uint8), pointer(z_at, types.int64)
         rank, wide, most, lines = g[RANK], g[LANES], g[LIST], g[OUTPUT_ROWS]
         others = pointer(scratch_at + 8 * most, types.int64)
         codes = pointer(scratch_at + 16 * most, types.int64)
@@ -131,33 +176,27 @@ def kernel(dtype: str, verb: str) -> Any:
                     asked = ask(x_at, asked, reached + flow * (j + 1) // m)
                 lead = start if indexes else skipped(g, e, j)
                 apart = step if indexes else 1
-                for vector in range(0, wide, width):
+                at, third_at, step_z = base + start * far, third + start * far_z, step * far_z
+                far_x, vector = step * far, 0
+                while vector + 4 * width <= wide:
+                    p, q, k = at + vector, third_at + vector, to + vector
+                    a, u, b, v, d, f, h, i = four(
+                        x, dx, p, q, rows, others, codes, count, members, far_x, step_z, apart
+                    )
+                    keep(y, z_at, k, a, u, lead)
+                    keep(y, z_at, k + width, b, v, lead)
+                    keep(y, z_at, k + 2 * width, d, f, lead)
+                    keep(y, z_at, k + 3 * width, h, i, lead)
+                    vector += 4 * width
+                while vector < wide:
                     # The last vector ends with the position, so it may repeat some channels of the one before.
                     c = min(vector, wide - width)
-                    best, with_it = window(
-                        x,
-                        dx,
-                        base + start * far + c,
-                        third + start * far_z + c,
-                        rows,
-                        others,
-                        codes,
-                        count,
-                        members,
-                        step * far,
-                        step * far_z,
-                        apart,
+                    p, q = at + c, third_at + c
+                    a, u = one(
+                        x, dx, p, q, rows, others, codes, count, members, far_x, step_z, apart
                     )
-                    if follows:
-                        store(y, to + c, add(with_it, spread(zero)))
-                        continue
-                    with_it = add_mark(with_it, spread_mark(mark(lead)))
-                    if writes:
-                        store(y, to + c, best)
-                    if indexes:
-                        store_place(indices, to + c, with_it)
-                    else:
-                        store_byte(kept, to + c, with_it)
+                    keep(y, z_at, to + c, a, u, lead)
+                    vector += width
                 to += wide
 
     return win

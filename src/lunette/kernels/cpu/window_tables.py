@@ -111,10 +111,19 @@ def reach(region: Any) -> int:
     return int(region.kernel) if isinstance(region, Sliding) else 1 << 62
 
 
+def longest(region: Any, n: int) -> int:
+    """Cells of a window on an axis of length `n`, at most."""
+    if isinstance(region, Part):
+        return min(n, longest(region.region, region.length))
+    if isinstance(region, Adaptive):
+        m = region.output_size
+        return -(-n // m) + (n % m > 0)
+    return min(reach(region), n)
+
+
 def reach_of_window(op: Any, shape: tuple[int, ...]) -> int:
-    """Cells of a window of an op on an array of this shape, at most; many where it is not of sliding ones."""
-    pooled = shape[len(shape) - op.rank :]
-    return prod(min(reach(region), n) for region, n in zip(op.regions, pooled, strict=True))
+    """Cells of a window of an op on an array of this shape, at most."""
+    return prod(map(longest, op.regions, shape[len(shape) - op.rank :]))
 
 
 def few_cells(op: Any, shape: tuple[int, ...], size: int) -> bool:
