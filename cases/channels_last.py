@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import prod
 from typing import Any
 from unittest import mock
 
@@ -14,11 +15,18 @@ from cases.agreement import differing_bits, direction, pool, run
 from lunette import offsets
 from lunette.kernels.cpu import turning
 from lunette.reductions import Mean, Reduction, SmoothMax
-from lunette.regions import Sliding
+from lunette.regions import Adaptive, Global, Region, Sliding
 
-__all__ = ["SMALL_WINDOWS", "channels_last", "long_rows_of_channels", "turned", "turned_parts"]
+__all__ = [
+    "LARGE_WINDOWS",
+    "SMALL_WINDOWS",
+    "channels_last",
+    "long_rows_of_channels",
+    "turned",
+    "turned_parts",
+]
 
-SMALL_WINDOWS = (
+SMALL_WINDOWS: tuple[tuple[Region, ...], ...] = (
     (Sliding(3, 2, 1), Sliding(3, 2, 1)),
     (Sliding(2, 2, 0), Sliding(2, 2, 0)),
     (Sliding(3, 1, 1), Sliding(2, 3, (0, 1))),
@@ -28,15 +36,24 @@ SMALL_WINDOWS = (
 )
 """Of two axes, of three and of one."""
 
+LARGE_WINDOWS: tuple[tuple[Region, ...], ...] = (
+    (Adaptive(2), Adaptive(2)),
+    (Sliding(4, 3, 1), Sliding(80, 60, 20)),
+    (Sliding(2, 2, 0), Adaptive(2), Sliding(90, 70, 0, ceil_mode=True)),
+    (Sliding(150, 130, 40),),
+    (Adaptive(1), Global()),
+)
+"""Windows of 120 to 1200 cells that share few, on rows of 200."""
+
 
 def channels_last(
     channels: int,
     dtype: str,
     width: int = 37,
     reductions: tuple[Reduction, ...] = (),
-    windows: tuple[tuple[Sliding, ...], ...] = SMALL_WINDOWS,
+    windows: tuple[tuple[Region, ...], ...] = SMALL_WINDOWS,
 ) -> list[str]:
-    """Every verb of small windows whose channels lie side by side, where results are not those of the usual order."""
+    """Every verb of windows whose channels lie side by side, where results are not those of the usual order."""
     found = []
     real = dtype in values.FLOATS
     means = Mean(), Mean(count_include_pad=False)
@@ -46,7 +63,7 @@ def channels_last(
         for kind, x in values.with_care(shape, dtype):
             for reduction in reductions:
                 # A window of padding alone has no maximum.
-                if isinstance(reduction, ln.Max) and regions[-1].dilation > 1:
+                if isinstance(reduction, ln.Max) and getattr(regions[-1], "dilation", 1) > 1:
                     continue
                 op = pool(regions, reduction)
                 for what, there, here in _both_ways(op, x, real):
@@ -80,7 +97,8 @@ def _both_ways(op: Any, x: Any, real: bool) -> Iterator[tuple[str, Any, Any]]:
         expected = run(op, verb, x, along)
         yield verb, run(op, verb, last, turned(along)), expected
         yield f"{verb} along channels first", run(op, verb, last, along), expected
-    if is_max:
+    taps = prod(r.boxes(n)[2] for r, n in zip(op.regions, x.shape[2:], strict=True))
+    if is_max and taps <= offsets.NOWHERE:
         grad = direction(y.shape, x.dtype)
         value, kept = offsets.forward_with_offsets(op, last)
         yield "value with its offset", value, y

@@ -23,6 +23,7 @@ from cases.agreement import (
     run,
 )
 from cases.channels_last import (
+    LARGE_WINDOWS,
     SMALL_WINDOWS,
     channels_last,
     long_rows_of_channels,
@@ -35,6 +36,8 @@ from lunette.regions import Adaptive, Global, Region, Sliding
 
 __all__ = [
     "CHECKS",
+    "LARGE",
+    "LARGE_APART",
     "around_the_limit",
     "one_by_one",
 ]
@@ -53,6 +56,13 @@ LARGE: tuple[tuple[tuple[int, ...], Regions], ...] = (
     ((20, 40), (Sliding(9, 1, 4), Sliding(9, 1, (3, 5)))),
     ((20, 40), (Sliding(11, 2, 4), Sliding(13, 2, 3, 1, True))),
 )
+LARGE_APART: tuple[tuple[tuple[int, ...], Regions], ...] = (
+    ((30, 33), (Sliding(9, 2, 8, 2), Sliding(8, 3, 10, 3))),
+    ((5, 9, 21), (Sliding(4, 1, 2), Sliding(4, 2, 1), Sliding(6, 1, 3))),
+    ((200,), (Sliding(70, 3, 30),)),
+    ((9, 14), (Adaptive(4), Adaptive(5))),
+)
+"""With strides, dilations, three axes, one, and windows that do not lie alike."""
 LINES: tuple[tuple[tuple[int, ...], Regions], ...] = tuple(
     ((length,), (Sliding(kernel, stride, padding),))
     for kernel, length, stride, padding in (
@@ -109,7 +119,7 @@ def _max(cases: Any, dtype: str, ties: tuple[str, ...], verbs: tuple[str, ...]) 
 def _max_of_nothing() -> list[str]:
     """Indices where every cell is −inf: the first real cell wins, never the padding."""
     found = []
-    for lengths, regions in PAIRS:
+    for lengths, regions in (*PAIRS, *LARGE, *LARGE_APART):
         x = np.full((2, *lengths), -np.inf, np.float32)
         found += max_disagreements(regions, x, ties=(), verbs=("forward_with_indices",))
     return found
@@ -336,13 +346,18 @@ CHECKS: dict[str, Callable[[], list[str]]] = {
     "max indices": lambda: _max((*PAIRS, *OTHERS), "float32", (), ("forward_with_indices",)),
     "max of −inf": _max_of_nothing,
     "large max": lambda: _max(LARGE, "float32", (), ("forward",)),
+    "large indices": lambda: _max(
+        (*LARGE, *LARGE_APART), "float32", (), ("forward_with_indices",)
+    ),
+    "large indices int8": lambda: _max(LARGE[2:], "int8", (), ("forward_with_indices",)),
+    "large jvp": lambda: _max(LARGE_APART, "float32", ("first",), ("jvp",)),
     "max jvp first": lambda: _max(PAIRS, "float32", ("first",), ("jvp",)),
     "max jvp split": lambda: _max(PAIRS, "float32", ("split",), ("jvp",)),
     "max vjp first": lambda: _max((*PAIRS, *OTHERS), "float32", ("first",), ("vjp",)),
     "wide indices": lambda: _max(WIDE, "float32", (), ("forward", "forward_with_indices")),
     "wide jvp": lambda: _max(WIDE, "float32", TIES, ("jvp",)),
     "wide vjp": _wide_gradients,
-    "large vjp": lambda: _max(LARGE, "float32", ("first",), ("vjp",)),
+    "large vjp": lambda: _max((*LARGE, *LARGE_APART), "float32", ("first",), ("vjp",)),
     "max vjp all": lambda: _max(PAIRS, "float32", ("all",), ("vjp",)),
     "max vjp split": lambda: _max(PAIRS, "float32", ("split",), ("vjp",)),
     "max float16": lambda: _max((*PAIRS, *OTHERS), "float16", (), ("forward",)),
@@ -385,6 +400,7 @@ CHECKS: dict[str, Callable[[], list[str]]] = {
         for n in (5, 70)
         for line in channels_last(n, "float32", 37, (ln.Max(),), SMALL_WINDOWS[::4])
     ],
+    "large channels last": lambda: channels_last(70, "float32", 200, (ln.Max(),), LARGE_WINDOWS),
     "smooth channels last": lambda: channels_last(
         20, "float32", 37, (SmoothMax(1.5), SmoothMax(-30.0)), SMALL_WINDOWS[::4]
     ),

@@ -29,6 +29,7 @@ NARROW, SAME_WORK = _of("narrow_means"), _of("same_work")
 SMOOTH_LANES, LANE_SHARES = _of("smooth_lanes"), _of("lane_shares")
 FINISHED, STRAIGHT = _of("finished_means"), _of("straight_means")
 WINNERS, SPREAD, LANES = _of("winners"), _of("spread"), _of("lanes")
+MARKED, LANE_SCATTERED = _of("marked_passes"), _of("lane_scattered")
 HALF_LANES, STREAMS = _of("half_lanes"), _of("streams")
 FOLDED, UNSHARED, COUNTS = _of("folded_rows"), _of("unshared"), _of("counts")
 ALIKE, ACROSS = _of("rows_alike"), _of("across_rows")
@@ -191,14 +192,70 @@ MUTATIONS: tuple[Mutation, ...] = (
         DIRECT,
         "return (v > best) | ((v != v) & (best == best))",
         "return (v >= best) | ((v != v) & (best == best))",
-        "max indices",
+        "large indices",
     ),
     Mutation(
         "marks of the next rows not moved down",
         WINNERS,
-        "place = add_mark(place, spread_mark(mark(start + t * flat)))",
-        "place = add_mark(place, spread_mark(mark(start)))",
-        "max indices",
+        "before = (position * lines + line) * n",
+        "before = (low * lines + line) * n",
+        "large indices",
+    ),
+    Mutation(
+        "marks before a row that dilation does not reach",
+        WINNERS,
+        "mark(p if p >= 0 else p % dilation)",
+        "mark(max(p, 0))",
+        "max of −inf",
+    ),
+    Mutation(
+        "padding that is a zero",
+        WINNERS,
+        "s[row + c] = fill",
+        "s[row + c] = zero",
+        "large indices",
+    ),
+    Mutation(
+        "the last run of a window begins too late",
+        WINNERS,
+        "rest = (size - done) * dilation",
+        "rest = (size - done + 1) * dilation",
+        "large indices",
+    ),
+    Mutation(
+        "windows that padding cuts folded from runs that are too long",
+        WINNERS,
+        "if done <= count < 2 * done:",
+        "if done <= 2 * count < 4 * done:",
+        "large indices",
+    ),
+    Mutation(
+        "rows doubled without their dilation",
+        WINNERS,
+        "g[e + DILATION] * span",
+        "span",
+        "large jvp",
+    ),
+    Mutation(
+        "of equal runs the later one",
+        MARKED,
+        "larger_from(best, value, where, other)",
+        "larger_from(value, best, other, where)",
+        "large indices",
+    ),
+    Mutation(
+        "marks along a row with stride 2 not thinned",
+        MARKED,
+        "mark_evens(load_mark(q, at), load_mark(q, at + width)),",
+        "load_mark(q, at),",
+        "large indices",
+    ),
+    Mutation(
+        "signed bytes read as unsigned",
+        LANES,
+        "builder.sext if memory.signed else builder.zext",
+        "builder.zext if memory.signed else builder.sext",
+        "large indices int8",
     ),
     Mutation(
         "a zero of a long window with another zero's sign",
@@ -337,9 +394,30 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "gradients that replace instead of adding up",
         WINNERS,
-        "sums[flat - below] += gradient",
-        "sums[flat - below] = gradient",
-        "max vjp first",
+        "total = sums[winner - below]",
+        "total = zero",
+        "large vjp",
+    ),
+    Mutation(
+        "the sum of the last winner of a row not put back",
+        WINNERS,
+        "        if below <= winner < above:\n            sums[winner - below] = total",
+        "        if below <= winner < below:\n            sums[winner - below] = total",
+        "large vjp",
+    ),
+    Mutation(
+        "the first position of a slab of channels without a gradient",
+        LANE_SCATTERED,
+        "if below <= place < above:",
+        "if below < place < above:",
+        "large channels last",
+    ),
+    Mutation(
+        "gradients of channels scattered from the first item alone",
+        LANE_SCATTERED,
+        "k = source + output_row(g, row, 1), (item * g[OUTPUT_ROWS] + row) * m",
+        "k = source + output_row(g, row, 1), row * m",
+        "large channels last",
     ),
     Mutation(
         "the last reader of a slab forgotten",
@@ -494,15 +572,15 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "the last of equal channels for the first",
         LANE_WINNERS,
-        "with_it = larger_from(best, value, with_it, other)",
-        "with_it = larger_from(value, best, other, with_it)",
+        "larger_from(best, value, with_it, there(dx, to, code))",
+        "larger_from(value, best, there(dx, to, code), with_it)",
         "channels last",
     ),
     Mutation(
         "a window's second row of channels from its first cell on only",
         LANE_WINNERS,
-        "for t in range(0 if r > 0 else 1, members):",
-        "for t in range(1, members):",
+        "for t in range(0 if r > 0 else 1, members):\n                here",
+        "for t in range(1, members):\n                here",
         "channels last",
     ),
     Mutation(
@@ -515,8 +593,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "a tangent of −0 kept with channels last",
         LANE_WINNERS,
-        "store(y, to + c, add(with_it, spread(zero)))",
-        "store(y, to + c, with_it)",
+        "store(y, to, add(with_it, spread(zero)))",
+        "store(y, to, with_it)",
         "channels last",
     ),
     Mutation(

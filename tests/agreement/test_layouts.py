@@ -6,7 +6,12 @@ import pytest
 import lunette as ln
 from cases import values
 from cases.agreement import TIES, differing_bits, direction, run
-from cases.channels_last import channels_last, long_rows_of_channels, turned_parts
+from cases.channels_last import (
+    LARGE_WINDOWS,
+    channels_last,
+    long_rows_of_channels,
+    turned_parts,
+)
 from lunette.kernels.cpu import results, turning
 
 OPS = (
@@ -99,6 +104,11 @@ def test_small_windows_have_the_same_bits_with_channels_last(monkeypatch, channe
     monkeypatch.setattr(turning, "SMALL", 0)
     assert not channels_last(channels, dtype)
     assert not channels_last(channels, dtype, width=3)
+
+
+@pytest.mark.parametrize("channels, dtype", [(16, "float32"), (70, "bfloat16"), (40, "int32")])
+def test_large_windows_have_the_same_bits_with_channels_last(channels, dtype):
+    assert not channels_last(channels, dtype, 200, (ln.Max(),), LARGE_WINDOWS)
 
 
 @pytest.mark.parametrize("part", [1, 1 << 16, 1 << 20])

@@ -7,6 +7,7 @@ import pytest
 
 from cases import geometries, values
 from cases.agreement import TIES, Specification, max_disagreements, run
+from cases.directed import LARGE, LARGE_APART
 from cases.workloads import WORKLOADS, dtype_named
 from lunette.regions import Adaptive, Global, Sliding
 
@@ -190,6 +191,13 @@ def test_special_values_down_the_other_axis(backend, rows):
         for special in values.specials_of("float32"):
             x = values.at_every_position(background, special)
             assert not max_disagreements(region, x, backend=backend, ties=("first", "split"))
+
+
+@pytest.mark.parametrize("dtype", in_full(["float32", "int8"], ["uint16", "bfloat16", "float64"]))
+def test_winners_of_large_windows(backend, dtype):
+    verbs = ("forward_with_indices", *("jvp", "vjp") * (dtype in values.FLOATS))
+    for seed, geometry in enumerate((*LARGE, *LARGE_APART)):
+        check(backend, geometry, dtype, seed, verbs=verbs, ties=("first",))
 
 
 # -- workloads --

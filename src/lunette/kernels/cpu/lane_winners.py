@@ -80,30 +80,26 @@ def kernel(dtype: str, verb: str) -> Any:
         return load(dx, p) if follows else spread_mark(mark(code))
 
     @compiled
-    def one(x, dx, p, q, rows, others, codes, count, members, far, far_z, apart):
-        """The winner of a window of vectors, and what goes with it.
-
-        Cells are at p + rows[r] + t·far; tangents at q + others[r] + t·far_z; marks are codes[r] + t·apart.
-        """
-        within()
-        best = load(x, p + rows[0])
-        with_it = there(dx, q + others[0], codes[0])
-        for r in range(count):
-            at, to, code = p + rows[r], q + others[r], codes[r]
-            for t in range(0 if r > 0 else 1, members):
-                value = load(x, at + t * far)
-                other = there(dx, to + t * far_z, code + t * apart)
-                with_it = larger_from(best, value, with_it, other)
-                best = larger(best, value)
-        return best, with_it
-
-    @compiled
     def joined(x, dx, at, to, code, best, with_it):
         """The winner so far and a later cell."""
         within()
         value = load(x, at)
         with_it = larger_from(best, value, with_it, there(dx, to, code))
         return larger(best, value), with_it
+
+    @compiled
+    def one(x, dx, p, q, rows, others, codes, count, members, far, far_z, apart):
+        """The winner of a window of vectors, and what goes with it.
+
+        Cells are at p + rows[r] + t·far; tangents at q + others[r] + t·far_z; marks are codes[r] + t·apart.
+        """
+        within()
+        a, u = load(x, p + rows[0]), there(dx, q + others[0], codes[0])
+        for r in range(count):
+            at, to, code = p + rows[r], q + others[r], codes[r]
+            for t in range(0 if r > 0 else 1, members):
+                a, u = joined(x, dx, at + t * far, to + t * far_z, code + t * apart, a, u)
+        return a, u
 
     @compiled
     def four(x, dx, p, q, rows, others, codes, count, members, far, far_z, apart):
