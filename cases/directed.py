@@ -346,9 +346,7 @@ CHECKS: dict[str, Callable[[], list[str]]] = {
     "max indices": lambda: _max((*PAIRS, *OTHERS), "float32", (), ("forward_with_indices",)),
     "max of −inf": _max_of_nothing,
     "large max": lambda: _max(LARGE, "float32", (), ("forward",)),
-    "large indices": lambda: _max(
-        (*LARGE, *LARGE_APART), "float32", (), ("forward_with_indices",)
-    ),
+    "large indices": lambda: _max((*LARGE, *LARGE_APART), "float32", (), ("forward_with_indices",)),
     "large indices int8": lambda: _max(LARGE[2:], "int8", (), ("forward_with_indices",)),
     "large jvp": lambda: _max(LARGE_APART, "float32", ("first",), ("jvp",)),
     "max jvp first": lambda: _max(PAIRS, "float32", ("first",), ("jvp",)),

@@ -18,8 +18,8 @@ from lunette.kernels.cpu.calls import (
     TiledCall,
     WeightedGradient,
 )
-from lunette.kernels.cpu.layout import ROW_SIZE
 from lunette.kernels.cpu.lane_plan import LanePlan, lane_plan
+from lunette.kernels.cpu.layout import ROW_SIZE
 from lunette.kernels.cpu.library import Kernels
 from lunette.kernels.cpu.plan import (
     BANDS,
