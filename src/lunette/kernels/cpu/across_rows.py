@@ -16,8 +16,8 @@ from lunette.kernels.cpu.machine import compiled, within
 __all__ = ["across_between"]
 
 
-PIECE = 1 << 10
-"""Cells of a long row that are added to in turn: they stay in the nearest cache."""
+PIECE = 1 << 14
+"""Bytes of a long row that are added to in turn: they stay in the nearest cache."""
 
 
 @cache
@@ -32,7 +32,7 @@ def across_between(source: Codec, target: Codec, operation: str, watch: bool = F
     load_y = outputs.load
     store, store_part, join = outputs.store, outputs.store_part, getattr(inputs, operation)
     zero, unordered = source.work(0), inputs.unordered
-    in_order = watch | (operation == "add")
+    unrounded, longest = target.kept == target.work, PIECE // (source.work.bitwidth // 8)
 
     @compiled
     def strange(a, b):
@@ -59,24 +59,27 @@ def across_between(source: Codec, target: Codec, operation: str, watch: bool = F
         ask_for(x, p + 3 * width)
 
     @compiled
-    def four_of_many(x, p, step, count):
-        """`many` of four vectors side by side, row by row."""
+    def row_of_few(x, at, step, count, y, to, size):
+        """`many` of a row of two to four vectors, row by row in the order of memory.
+
+        The last ones end with the row, so they may repeat some of those before.
+        """
         within()
-        a, b, d, e = load(x, p), load(x, p + width), load(x, p + 2 * width), load(x, p + 3 * width)
+        last = size - width
+        one, two = min(width, last), min(2 * width, last)
+        a, b, d, e = load(x, at), load(x, at + one), load(x, at + two), load(x, at + last)
         seen = strange(a, b) | strange(d, e)
-        ask_four(x, p)
-        for _ in range(1, count):
-            p += step
-            i, j, k, m = (
-                load(x, p),
-                load(x, p + width),
-                load(x, p + 2 * width),
-                load(x, p + 3 * width),
-            )
+        for t in range(1, count):
+            p = at + t * step
             ask_four(x, p)
+            i, j, k, m = load(x, p), load(x, p + one), load(x, p + two), load(x, p + last)
             seen |= strange(i, j) | strange(k, m)
             a, b, d, e = join(a, i), join(b, j), join(d, k), join(e, m)
-        return a, b, d, e, seen
+        store(y, to, a)
+        store(y, to + one, b)
+        store(y, to + two, d)
+        store(y, to + last, e)
+        return seen
 
     @compiled
     def row_of_many(x, at, step, count, y, to, size):
@@ -87,7 +90,9 @@ def across_between(source: Codec, target: Codec, operation: str, watch: bool = F
         within()
         five, six = min(5 * width, size - width), min(6 * width, size - width)
         four, seven = min(4 * width, size - width), min(7 * width, size - width)
-        a, b, d, e, seen = four_of_many(x, at, step, 1)
+        a, b = load(x, at), load(x, at + width)
+        d, e = load(x, at + 2 * width), load(x, at + 3 * width)
+        seen = strange(a, b) | strange(d, e)
         i, j, k, m = load(x, at + four), load(x, at + five), load(x, at + six), load(x, at + seven)
         seen |= strange(i, j) | strange(k, m)
         for t in range(1, count):
@@ -173,29 +178,23 @@ def across_between(source: Codec, target: Codec, operation: str, watch: bool = F
                 value, more = few(x, at + last, step, count)
                 store(y, to + last, value)
                 seen |= more
-        elif in_order & (4 * width < size) & (size <= 8 * width):
+        elif size == width:
+            best, more = many(x, at, step, count)
+            store(y, to, best)
+            seen |= more
+        elif size <= 4 * width:
+            seen |= row_of_few(x, at, step, count, y, to, size)
+        elif size <= 8 * width:
             seen |= row_of_many(x, at, step, count, y, to, size)
-        elif in_order & (size >= 2 * PIECE):
-            for c in range(0, size, PIECE):
-                piece = min(PIECE, size - c)
+        elif unrounded:
+            for c in range(0, size, longest):
+                piece = min(longest, size - c)
                 seen |= piece_of_many(x, at + c, step, count, y, to + c, piece)
         else:
-            fours = whole - whole % (4 * width)
-            for c in range(0, fours, 4 * width):
-                a, b, d, e, more = four_of_many(x, at + c, step, count)
-                store(y, to + c, a)
-                store(y, to + c + width, b)
-                store(y, to + c + 2 * width, d)
-                store(y, to + c + 3 * width, e)
-                seen |= more
-            for c in range(fours, whole, width):
-                value, more = many(x, at + c, step, count)
-                store(y, to + c, value)
-                seen |= more
-            if whole < size:
-                value, more = many(x, at + last, step, count)
-                store(y, to + last, value)
-                seen |= more
+            for c in range(0, size, 8 * width):
+                # The last piece ends with the row, too.
+                p = min(c, size - 8 * width)
+                seen |= row_of_many(x, at + p, step, count, y, to + p, 8 * width)
         return seen
 
     return across

@@ -28,7 +28,7 @@ from numba.extending import intrinsic
 
 from lunette.kernels.cpu.machine import compiled
 
-__all__ = ["BY_BLOCKS", "ask", "ask_for", "ask_rows", "ask_surely"]
+__all__ = ["BY_BLOCKS", "ask", "ask_by_rows", "ask_for", "ask_rows", "ask_surely"]
 
 LINE, PAGE, PAGES = 64, 4096, 8
 BLOCK = PAGES * PAGE
@@ -37,6 +37,9 @@ TOGETHER = PAGES * LINE
 
 BY_BLOCKS = not llvm.get_host_cpu_name().startswith("znver")
 """Whether blocks of pages are asked for."""
+
+FORESEEN = 512
+"""Bytes of a row up to which AMD's processors foresee the next ones, where a few are read at once."""
 
 EVERY_CACHE, SECOND_CACHE = 3, 2
 
@@ -123,9 +126,26 @@ def ask_surely(array_at, asked, reached):
     """`ask` for kernels that do more with what they read."""
     if BY_BLOCKS:
         return ask(array_at, asked, reached)
+    return line_by_line(array_at, asked, reached, PAGE)
+
+
+@compiled
+def ask_by_rows(array_at, asked, reached, row):
+    """`ask` for kernels that go through a few rows at once, of `row` bytes each.
+
+    AMD's processors foresee short rows, which are nearly one, and long ones, which are several: not those between.
+    """
+    if BY_BLOCKS or not FORESEEN < row <= PAGE:
+        return ask(array_at, asked, reached)
+    return line_by_line(array_at, asked, reached, 2 * PAGE)
+
+
+@compiled
+def line_by_line(array_at, asked, reached, ahead):
+    """Ask for each line so far ahead."""
     asked -= asked % LINE
     while asked + LINE <= reached:
-        ask_line(array_at + asked + PAGE)
+        ask_line(array_at + asked + ahead)
         asked += LINE
     return asked
 

@@ -19,7 +19,7 @@ from typing import Any
 from numba import types
 
 from lunette.kernels.cpu import machine
-from lunette.kernels.cpu.asking import ask
+from lunette.kernels.cpu.asking import ask_by_rows
 from lunette.kernels.cpu.halves import Codec, codec, same
 from lunette.kernels.cpu.lanes import lanes
 from lunette.kernels.cpu.layout import (
@@ -160,7 +160,7 @@ def kernel(dtype: str, verb: str) -> Any:
                 skip = skipped(g, f, i) if rank > 1 else 0
                 if flow > 0:
                     reached += flow
-                    asked = ask(x_at, asked, reached)
+                    asked = ask_by_rows(x_at, asked, reached, n * size_of)
                 if (rows != known) | (skip != known_skip):
                     known, known_skip, count = rows, skip, leads * rows
                     row_codes = pointer(scratch_at + 32 * most_cells + 8 * count, types.int64)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from lunette.kernels.cpu.asking import ask, ask_rows
+from lunette.kernels.cpu.asking import ask_by_rows, ask_rows
 from lunette.kernels.cpu.halves import Codec
 from lunette.kernels.cpu.lanes import lanes
 from lunette.kernels.cpu.machine import apart, compiled, within
@@ -95,7 +95,7 @@ def rows_alike(codec: Codec, operation: str, way: str, safe: Any, end: Any, fold
         vectors = (m + width - 1) // width + (0 if back or pair else 1)
         for _ in range(count):
             reached += share
-            asked = ask(x_at, asked, reached)
+            asked = ask_by_rows(x_at, asked, reached, n * x_size)
             ask_rows(x_at + at * x_size, ahead, distant, down * x_size)
             even = odd = spread(fill)
             for number in range(vectors):
