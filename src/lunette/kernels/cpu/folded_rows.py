@@ -64,6 +64,9 @@ __all__ = ["kernel"]
 MOST_PLANES = 32
 """Planes of a window whose rows are asked for ahead, at most."""
 
+WAITING, NEXT = 1 << 18, 1 << 13
+"""Bytes between planes and those asked for, at most; and how far ahead rows of these planes are asked for else."""
+
 
 @compiled
 def rows_of_planes(planes, count, step, length, rows, across):
@@ -79,12 +82,19 @@ def rows_of_planes(planes, count, step, length, rows, across):
 
 @compiled
 def planes_ahead(planes, count, beyond, ahead, size):
-    """Of planes `beyond` these, those that are not among these: where they are, in bytes. Gives how many."""
+    """What is asked for while a row of windows is made: where it is, in bytes. Gives how many rows there are.
+
+    Of planes `beyond` these, those that are not among these. Where they are too large to wait in a cache until then,
+    what comes next in these.
+    """
     more = 0
     for plane in range(count if count <= MOST_PLANES else 0):
         place, new = planes[plane] + beyond, True
-        for other in range(count):
-            new &= planes[other] != place
+        if beyond * size > WAITING:
+            place = planes[plane] + NEXT // size
+        else:
+            for other in range(count):
+                new &= planes[other] != place
         if new:
             ahead[more] = place * size
             more += 1
