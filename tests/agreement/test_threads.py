@@ -166,6 +166,73 @@ def test_a_forked_child_works_and_so_does_its_parent():
     assert in_a_process(program, PYTHONWARNINGS="ignore::DeprecationWarning") == "agreed"
 
 
+def test_helpers_that_sleep_look_and_lose_their_cores(threads):
+    # More threads than cores; calls at once, after a while in which helpers go to sleep, and about then.
+    import time
+
+    op, x = ln.GlobalAvgPool(2), values.filled("random", (40, 16, 40, 41), "float32")
+    threads(1)
+    expected = op(x)
+    threads(6)
+    for number in range(300):
+        assert not differing_bits(op(x), expected), number
+        time.sleep((0, 0, 0.0001, 0.0002, 0.0004, 0.005)[number % 6])
+
+
+def test_interrupted_calls_are_whole_and_leave_nobody_at_work():
+    program = (
+        PREPARE
+        + """
+    import os, signal, threading, time
+    ln.set_num_threads(3)
+    expected = [work(op) for op in ops]
+
+    armed = stopped = False
+
+    def handle(number, frame):
+        global armed
+        if armed:
+            armed = False
+            raise KeyboardInterrupt
+
+    def interrupt():
+        while not stopped:
+            time.sleep(0.003)
+            os.kill(os.getpid(), signal.SIGINT)
+
+    signal.signal(signal.SIGINT, handle)
+    threading.Thread(target=interrupt, daemon=True).start()
+    end, seen, whole = time.time() + 1.5, 0, 0
+    while time.time() < end:
+        try:
+            armed = True
+            for op, results in zip(ops, expected):
+                assert work(op) == results
+                whole += 1
+            armed = False
+        except KeyboardInterrupt:
+            seen += 1
+    stopped = True
+    assert seen > 10 and whole > 10, (seen, whole)
+    assert [work(op) for op in ops] == expected
+    print("agreed")
+    """
+    )
+    assert in_a_process(program) == "agreed"
+
+
+def test_a_process_may_end_right_after_a_call():
+    program = (
+        PREPARE
+        + """
+    ln.set_num_threads(4)
+    ops[0](x)
+    """
+    )
+    for _ in range(8):
+        assert in_a_process(program) == ""
+
+
 def test_the_environment_variable_sets_the_number_of_threads():
     program = "import lunette as ln; print(ln.get_num_threads())"
     assert in_a_process(program, LUNETTE_NUM_THREADS="3") == "3"

@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 
 from lunette.kernels import threads
+from lunette.kernels.cpu.crew import of_this_thread, share_out
 from lunette.kernels.cpu.library import Kernels
 from lunette.kernels.cpu.pieces import Pieces
 from lunette.kernels.cpu.plan import SMALL, Plan, memory_order
@@ -24,31 +25,12 @@ __all__ = [
     "ScatteredGradient",
     "TiledCall",
     "WeightedGradient",
-    "scratch_of",
 ]
 
 Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]
 
 
-class _Scratch(threading.local):
-    """Memory of one thread that kernels use and nobody keeps."""
-
-    def __init__(self) -> None:
-        self.memory = np.empty(0, np.uint8)
-        self.size = self.at = 0
-
-    def of(self, size: int) -> int:
-        """The address of at least `size` bytes."""
-        if self.size < size:
-            self.memory = np.empty(size + 64, np.uint8)
-            address = self.memory.__array_interface__["data"][0]
-            self.size, self.at = size, -(-address // 64) * 64
-        return self.at
-
-
-_scratch, _stage = _Scratch(), _Scratch()
-scratch_of = _scratch.of
 streams = Kernels("streams")
 
 
@@ -117,26 +99,27 @@ class Call:
         """All units, in this thread."""
         at_a, at_b = a.__array_interface__["data"][0], b.__array_interface__["data"][0]
         at_c = at_b if c is b else c.__array_interface__["data"][0]
-        scratch = _scratch.of(self.scratch)
+        scratch = of_this_thread().scratch(self.scratch)
         self.kernel(at_a, at_b, at_c, scratch, self.plan.at, flags, 0, self.units)
 
     def share_out(self, a: Array, b: Array, c: Array, flags: int) -> None:
         """All units, by several threads; a result that comes in pieces goes past the caches."""
-        kernel, table, scratch, pieces = self.kernel, self.plan.at, self.scratch, self.pieces
+        table, scratch, pieces = self.plan.at, self.scratch, self.pieces
         at_a, at_b, at_c = (v.__array_interface__["data"][0] for v in (a, b, c))
         if pieces is None:
-
-            def task(first: int, last: int) -> None:
-                kernel(at_a, at_b, at_c, _scratch.of(scratch), table, flags, first, last)
-        else:
-            stream, stage = streams.kernel(), pieces.stage
-            job = pieces.job(kernel, (at_a, at_b, at_c), table, flags)
-            at_job = job.__array_interface__["data"][0]
-
-            def task(first: int, last: int) -> None:
-                stream(at_job, _scratch.of(scratch), _stage.of(stage), 0, 0, 0, first, last)
-
-        threads.run(task, self.units)
+            share_out(
+                self.kernel,
+                lambda memory: (at_a, at_b, at_c, memory.scratch(scratch), table, flags),
+                self.units,
+            )
+            return
+        job, stage = pieces.job(self.kernel, (at_a, at_b, at_c), table, flags), pieces.stage
+        at_job = job.__array_interface__["data"][0]
+        share_out(
+            streams.kernel(),
+            lambda memory: (at_job, memory.scratch(scratch), memory.stage(stage), 0, 0, 0),
+            self.units,
+        )
 
     def run_items(self, a: Array, b: Array, c: Array, items: Any, flags: Any = None) -> None:
         """The units of some batch items alone."""
@@ -149,7 +132,8 @@ class Call:
             some = items[first:last]
             for run in np.split(some, np.flatnonzero(np.diff(some) != 1) + 1):  # neighbours
                 start, end = int(run[0]) * each, (int(run[-1]) + 1) * each
-                kernel(at_a, at_b, at_c, _scratch.of(scratch), plan.at, room, start, end)
+                memory = of_this_thread().scratch(scratch)
+                kernel(at_a, at_b, at_c, memory, plan.at, room, start, end)
 
         threads.run(task, len(items))
 
@@ -292,10 +276,19 @@ class TiledCall:
         kernel, tiling = self.steps[step]
         at_a, at_b, at_c, at_flags = (v.__array_interface__["data"][0] for v in (a, b, c, flags))
 
-        def task(first: int, last: int) -> None:
-            kernel(at_a, at_b, at_c, _scratch.of(tiling.scratch), tiling.at, at_flags, first, last)
-
-        threads.run(task, tiling.units, 1 if self.small else 0)
+        share_out(
+            kernel,
+            lambda memory: (
+                at_a,
+                at_b,
+                at_c,
+                memory.scratch(tiling.scratch),
+                tiling.at,
+                at_flags,
+            ),
+            tiling.units,
+            1 if self.small else 0,
+        )
 
 
 class MarkedGradient(TiledCall):

@@ -132,8 +132,8 @@ TILE_CELLS = 1 << 14
 """Cells that a tile of a forward pass keeps in scratch memory, where that is possible."""
 
 
-SMALL = 1 << 20
-"""Cells visited below which one thread does the call, in some 0.1 ms: waking another takes as long."""
+SMALL = 1 << 19
+"""Cells visited below which one thread does the call, in some 0.05 ms: others that sleep would come too late."""
 
 LEVELS, NEAR = 5, 1024
 """Of long sums: levels of doubling that are kept, and positions of a row that are summed at a time."""

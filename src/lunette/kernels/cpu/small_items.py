@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lunette.kernels import threads
-from lunette.kernels.cpu.calls import Call, LaneGradient, LaneShares, QuickCall, scratch_of
+from lunette.kernels.cpu.calls import Call, LaneGradient, LaneShares, QuickCall
+from lunette.kernels.cpu.crew import share_out
 from lunette.kernels.cpu.library import Kernels
 from lunette.kernels.cpu.plan import LINE, in_a_row
 from lunette.kernels.cpu.results import new_array
@@ -212,12 +212,12 @@ class SmallItems:
         for number, step in enumerate(self.steps):
             if step.flags_step:
                 table[1 + number * STEP + FLAGS] = flags.__array_interface__["data"][0]
-        chain, chain_at = chains.kernel(), table.__array_interface__["data"][0]
-
-        def task(first: int, last: int) -> None:
-            chain(chain_at, scratch_of(self.scratch), 0, 0, 0, 0, first, last)
-
-        threads.run(task, self.parts)
+        chain_at = table.__array_interface__["data"][0]
+        share_out(
+            chains.kernel(),
+            lambda memory: (chain_at, memory.scratch(self.scratch), 0, 0, 0, 0),
+            self.parts,
+        )
         if flags.any():
             strange = np.flatnonzero(flags.reshape(-1, 2).any(axis=1))
             items = (strange[:, None] * self.part + np.arange(self.part)).reshape(-1)
