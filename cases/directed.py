@@ -276,14 +276,15 @@ def _small_gradients() -> list[str]:
 
 def one_by_one(verb: str, op: Any, x: Any, along: Any) -> Any:
     """A verb by the kernel that serves items with NaN, window by window."""
-    from lunette.kernels.cpu import choice
+    from lunette.kernels.cpu.gradient_choice import gradient_call
+    from lunette.kernels.cpu.value_choice import forward_call
 
     if verb == "forward":
-        call = choice.forward_call(op, x.shape, x.strides, x.dtype, False)
+        call = forward_call(op, x.shape, x.strides, x.dtype, False)
         y = call.new()
         call.run(x, y, y)
         return y
-    call = choice.gradient_call(op, x.shape, x.strides, along.strides, x.dtype, False)
+    call = gradient_call(op, x.shape, x.strides, along.strides, x.dtype, False)
     gx = call.new()
     call.run(x, along, gx)
     return gx

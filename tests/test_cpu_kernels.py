@@ -8,7 +8,9 @@ import pytest
 
 import lunette as ln
 from lunette import dispatch
-from lunette.kernels.cpu import choice
+from lunette.kernels.cpu.gradient_choice import gradient_call
+from lunette.kernels.cpu.value_choice import forward_call
+from lunette.kernels.cpu.winner_choice import indices_call
 from lunette.regions import Part
 
 RNG = np.random.default_rng(20261115)
@@ -236,9 +238,9 @@ def test_windows_far_apart_need_little_memory(verb):
     x[200_004] = 3
     along = op(x) if verb == "vjp" else None
     call = {
-        "forward": lambda: choice.forward_call(op, x.shape, x.strides, x.dtype),
-        "forward_with_indices": lambda: choice.indices_call(op, x.shape, x.strides, x.dtype),
-        "vjp": lambda: choice.gradient_call(op, x.shape, x.strides, along.strides, x.dtype),
+        "forward": lambda: forward_call(op, x.shape, x.strides, x.dtype),
+        "forward_with_indices": lambda: indices_call(op, x.shape, x.strides, x.dtype),
+        "vjp": lambda: gradient_call(op, x.shape, x.strides, along.strides, x.dtype),
     }[verb]()
     needed = call.scratch if hasattr(call, "scratch") else call.steps[-1][1].scratch
     assert needed <= 64 * x.size

@@ -228,3 +228,16 @@ def test_an_infinite_cell_changes_no_bit_of_windows_that_do_not_read_it(dtype, b
     plain, other = (np.asarray(run(op, verb, a, along)).reshape(-1) for a in (x, with_infinity))
     far = plain.size * 3 // 4  # the last rows may read the infinite cell
     assert not differing_bits(plain[:far], other[:far])
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("verb", ["forward", "vjp"])
+def test_columns_of_long_rows_of_halves_are_rounded_once(backend, verb, dtype):
+    # Long rows are added up in pieces; columns that do not meet have the bits that they have alone.
+    op, x = ln.AvgPool((6, 1), stride=1), values.filled("random", (12, 9000), dtype)
+    along = direction(op.out_shape(x.shape), x.dtype) if verb == "vjp" else None
+    whole = run(op, verb, x, along, backend)
+    for first in range(0, 9000, 500):
+        some = (slice(None), slice(first, first + 500))
+        alone = run(op, verb, x[some], None if along is None else along[some], backend)
+        assert not differing_bits(whole[some], alone), first

@@ -6,8 +6,10 @@ import pytest
 import lunette as ln
 from cases import values
 from cases.small_items import small_items
-from lunette.kernels.cpu import choice
+from lunette.kernels.cpu.gradient_choice import gather_call, gradient_call
 from lunette.kernels.cpu.small_items import SmallItems
+from lunette.kernels.cpu.value_choice import forward_call
+from lunette.kernels.cpu.winner_choice import indices_call, offsets_call, tangent_call
 
 
 @pytest.mark.parametrize(
@@ -24,14 +26,14 @@ def test_small_items_have_the_same_bits_together(dtype):
 def calls(op, x):
     """The calls of all verbs, and of offsets."""
     out = np.empty(op.out_shape(x.shape), x.dtype)
-    yield choice.forward_call(op, x.shape, x.strides, x.dtype)
-    yield choice.gradient_call(op, x.shape, x.strides, out.strides, x.dtype)
+    yield forward_call(op, x.shape, x.strides, x.dtype)
+    yield gradient_call(op, x.shape, x.strides, out.strides, x.dtype)
     if not isinstance(op.reduction, ln.Mean):
-        yield choice.tangent_call(op, x.shape, x.strides, x.strides, x.dtype)
+        yield tangent_call(op, x.shape, x.strides, x.strides, x.dtype)
     if isinstance(op.reduction, ln.Max):
-        yield choice.indices_call(op, x.shape, x.strides, x.dtype)
-        yield choice.offsets_call(op, x.shape, x.strides, x.dtype)
-        yield choice.gather_call(op, x.shape, out.strides, x.dtype)
+        yield indices_call(op, x.shape, x.strides, x.dtype)
+        yield offsets_call(op, x.shape, x.strides, x.dtype)
+        yield gather_call(op, x.shape, out.strides, x.dtype)
 
 
 @pytest.mark.parametrize(
@@ -51,7 +53,7 @@ def test_which_items_go_together(op):
     assert not any(together(8, 64, 7, 7)), "too few"
     assert not any(together(1153, 7, 7)), "no part of them is a whole number of vectors"
     view = np.zeros((64, 64, 7, 8), "f4")[..., 1:]
-    assert not isinstance(choice.forward_call(op, view.shape, view.strides, view.dtype), SmallItems)
+    assert not isinstance(forward_call(op, view.shape, view.strides, view.dtype), SmallItems)
 
 
 def test_one_item_among_many_with_a_nan():

@@ -6,13 +6,16 @@ import pytest
 import lunette as ln
 from cases.agreement import run
 from cases.workloads import dtype_named
-from lunette.kernels.cpu import calls, choice, layout, pieces, plan, tiling, traits
+from lunette.kernels.cpu import calls, layout, pieces, plan, tiling, traits
+from lunette.kernels.cpu.gradient_choice import gradient_call
+from lunette.kernels.cpu.value_choice import forward_call
+from lunette.kernels.cpu.winner_choice import indices_call, tangent_call
 
 CHOICES = (
-    choice.forward_call,
-    choice.indices_call,
-    choice.tangent_call,
-    choice.gradient_call,
+    forward_call,
+    indices_call,
+    tangent_call,
+    gradient_call,
 )
 
 
@@ -80,8 +83,8 @@ def test_the_bits_are_the_same_past_the_caches(stream, reduction, verb, stage):
         assert results(op, verb, x) == plain, (op, shape)
         if stage != "past" and (reduction, verb) != ("max", "vjp"):
             y = op(x)
-            forward = choice.forward_call(op, x.shape, x.strides, x.dtype)
-            gradient = choice.gradient_call(op, x.shape, x.strides, y.strides, x.dtype)
+            forward = forward_call(op, x.shape, x.strides, x.dtype)
+            gradient = gradient_call(op, x.shape, x.strides, y.strides, x.dtype)
             assert (forward if verb == "forward" else gradient).pieces is not None
 
 
@@ -116,7 +119,7 @@ def test_nothing_beside_the_result_is_touched(stream, offset, stage, columns):
     op, x = ln.MaxPool((2, 2), stride=2), cells((7, 10, columns), np.float32)
     expected = op(x)
     stream(stage)
-    call = choice.forward_call(op, x.shape, x.strides, x.dtype)
+    call = forward_call(op, x.shape, x.strides, x.dtype)
     room = np.full(expected.size + 200, 77, np.float32)
     y = room[100 + offset :][: expected.size].reshape(expected.shape)
     call.run(x, y, y)
@@ -155,10 +158,10 @@ def test_a_large_result_is_past_the_caches_and_a_small_one_is_not():
     for items, past in ((1, False), (8192, True)):
         shape = (items, 64, 64)
         strides = (64 * 64 * 4, 64 * 4, 4)
-        call = choice.forward_call(op, shape, strides, np.dtype(np.float32))
+        call = forward_call(op, shape, strides, np.dtype(np.float32))
         assert (call.plan.table[layout.PAST] > 0) == past
         mean = ln.AvgPool((9, 9), stride=1)
-        call = choice.forward_call(mean, shape, strides, np.dtype(np.float32))
+        call = forward_call(mean, shape, strides, np.dtype(np.float32))
         assert (call.pieces is not None) == past
 
 
@@ -173,11 +176,11 @@ def test_rows_of_whole_lines_go_from_the_registers(stream):
     ):
         shape, strides = (2, 4, columns), (16 * columns, 4 * columns, 4)
         op = ln.MaxPool((3, kernel), stride=1, padding=(1, kernel // 2))
-        call = choice.forward_call(op, shape, strides, np.dtype(np.float32))
+        call = forward_call(op, shape, strides, np.dtype(np.float32))
         assert call.plan.table[layout.PAST] == way
 
 
 def test_a_kernel_that_prepares_a_long_row_is_not_called_piece_by_piece():
     shape = (64, 1 << 18)
     op, strides = ln.AvgPool((25,), stride=1), (4 << 18, 4)
-    assert choice.forward_call(op, shape, strides, np.dtype(np.float32)).pieces is None
+    assert forward_call(op, shape, strides, np.dtype(np.float32)).pieces is None

@@ -7,19 +7,14 @@ from typing import Any
 import numpy as np
 
 from lunette.kernels.cpu.calls import Call
-from lunette.kernels.cpu.choice import (
-    forward_call,
-    gather_call,
-    gradient_call,
-    indices_call,
-    offsets_call,
-    tangent_call,
-)
+from lunette.kernels.cpu.gradient_choice import gather_call, gradient_call
 from lunette.kernels.cpu.lane_plan import lane_plan
 from lunette.kernels.cpu.long_axes import LONG, long_axis
 from lunette.kernels.cpu.small_items import SmallItems
 from lunette.kernels.cpu.smooth_choice import lanes_of
 from lunette.kernels.cpu.turning import ChannelsLast, channels_last
+from lunette.kernels.cpu.value_choice import forward_call
+from lunette.kernels.cpu.winner_choice import indices_call, offsets_call, tangent_call
 from lunette.ops.base import is_float
 from lunette.ops.pooling import Pooling
 from lunette.reductions import Max, Mean, SmoothMax
