@@ -9,7 +9,7 @@ import lunette as ln
 from cases import values
 from cases.agreement import direction, run
 from lunette.kernels import threads
-from lunette.kernels.cpu import calls, results
+from lunette.kernels.cpu import crew, results
 
 SHAPE = (8, 64, 96, 96)
 SCRATCH = 4 << 20
@@ -44,8 +44,7 @@ def test_no_hidden_copy(backend, op, monkeypatch):
             run(
                 op, verb, view, along, backend
             )  # plans and compiled code stay; they are not scratch
-            monkeypatch.setattr(calls, "_scratch", calls._Scratch())
-            monkeypatch.setattr(calls, "_stage", calls._Scratch())
+            monkeypatch.setattr(crew, "_own", crew._OfThread())
             tracemalloc.start()
             result = run(op, verb, view, along, backend)
             peak = tracemalloc.get_traced_memory()[1]

@@ -145,11 +145,12 @@ def kernel(dtype: str) -> Any:
                     row = i * lines + line
                     at, factor = source + output_row(g, row, 1), cells_of_row(g, row)
                     start, outputs = left + from_j * wide, (to_j - from_j) * wide
-                    if lane:
+                    if lane & ((far != wide) | (g[LANE_STEP] != 1)):
                         for j in range(from_j, to_j):
                             fetch(gy, at + j * far, g[LANE_STEP], s, left + j * wide, wide, zero)
                     else:
-                        fetch(gy, at + from_j * far, far, s, start, outputs, zero)
+                        step = 1 if lane else far
+                        fetch(gy, at + from_j * far, step, s, start, outputs, zero)
                     average(
                         s, start, 0, 1, divisors, from_j * wide, work(factor), s, start, outputs
                     )
