@@ -212,6 +212,30 @@ WORKLOADS: tuple[Workload, ...] = (
         (512, 512, 64),
         (2, 3, 64),
     ),
+    Workload("max k2s2 of 224×224", ln.MaxPool((2, 2)), (8, 64, 224, 224), (1, 2, 8, 40)),
+    Workload("global mean of 3 MB", ln.GlobalAvgPool(2), (1, 64, 112, 112), (1, 3, 9, 37)),
+    Workload(
+        "max k13s1p6 with indices",
+        ln.MaxPool((13, 13), stride=1, padding=6),
+        SMALL_IMAGES,
+        (1, 1, 9, 29),
+        verb="forward_with_indices",
+    ),
+    Workload(
+        "max k13s1p6 vjp",
+        ln.MaxPool((13, 13), stride=1, padding=6),
+        SMALL_IMAGES,
+        (1, 1, 9, 29),
+        verb="vjp",
+    ),
+    Workload(
+        "adaptive max 7 vjp channels last",
+        ln.AdaptiveMaxPool((7, 7)),
+        IMAGES,
+        (1, 19, 14, 21),
+        verb="vjp",
+        channels_last=True,
+    ),
 )
 
 
