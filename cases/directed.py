@@ -84,6 +84,8 @@ OTHERS: tuple[tuple[tuple[int, ...], Regions], ...] = (
     ((29,), (Sliding(3, 2, 1),)),
     ((601,), (Sliding(3, 2, 1),)),  # too long to go with others
     ((11, 23), (Sliding(5, 3, 2), Sliding(4, 2, 1))),
+    ((8, 40), (Sliding(3, 1, 2, 2), Sliding(3, 1, 2, 2))),  # few cells, apart
+    ((9, 40), (Sliding(2, 3, 1), Sliding(2, 3, 1))),
     ((12, 20), (Sliding(3, 1, (3, 2), 5), Sliding(2, 1))),
     ((3, 4, 18), (Sliding(2, 1, 1), Sliding(3, 2, 1), Sliding(3, 2, 1))),
 )
@@ -119,7 +121,7 @@ def _max(cases: Any, dtype: str, ties: tuple[str, ...], verbs: tuple[str, ...]) 
 def _max_of_nothing() -> list[str]:
     """Indices where every cell is −inf: the first real cell wins, never the padding."""
     found = []
-    for lengths, regions in (*PAIRS, *LARGE, *LARGE_APART):
+    for lengths, regions in (*PAIRS, *OTHERS, *LARGE, *LARGE_APART):
         x = np.full((2, *lengths), -np.inf, np.float32)
         found += max_disagreements(regions, x, ties=(), verbs=("forward_with_indices",))
     return found

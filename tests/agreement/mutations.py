@@ -119,8 +119,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "the last rows of a tall window left out",
         ACROSS,
-        "for t in range(1, count):\n            value = load(x, p + t * step)",
-        "for t in range(1, count - 1):\n            value = load(x, p + t * step)",
+        "for t in range(1, count):\n            p = at + t * step\n            ask_four(x, p)\n            i, j",
+        "for t in range(1, count - 1):\n            p = at + t * step\n            ask_four(x, p)\n            i, j",
         "mean forward",
     ),
     Mutation(
