@@ -111,6 +111,7 @@ class Call:
                 self.kernel,
                 lambda memory: (at_a, at_b, at_c, memory.scratch(scratch), table, flags),
                 self.units,
+                self.plan.cells_visited,
             )
             return
         job, stage = pieces.job(self.kernel, (at_a, at_b, at_c), table, flags), pieces.stage
@@ -119,6 +120,7 @@ class Call:
             streams.kernel(),
             lambda memory: (at_job, memory.scratch(scratch), memory.stage(stage), 0, 0, 0),
             self.units,
+            self.plan.cells_visited,
         )
 
     def run_items(self, a: Array, b: Array, c: Array, items: Any, flags: Any = None) -> None:
@@ -255,7 +257,6 @@ class TiledCall:
         self, steps: list[tuple[Any, Tiling]], shape: Shape, dtype: Any, again: Any
     ) -> None:
         self.steps, self.shape, self.dtype, self.again = steps, shape, dtype, again
-        self.small = steps[0][1].small
 
     def new(self, dtype: Any = None) -> Array:
         """The array for the result, or for one of another dtype beside it."""
@@ -287,7 +288,7 @@ class TiledCall:
                 at_flags,
             ),
             tiling.units,
-            1 if self.small else 0,
+            tiling.cells_visited,
         )
 
 

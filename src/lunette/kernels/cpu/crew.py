@@ -33,6 +33,7 @@ from lunette.kernels.cpu.board import (
     WORDS,
 )
 from lunette.kernels.cpu.library import Kernels
+from lunette.kernels.cpu.plan import CELLS_EACH, LINE
 
 __all__ = ["Memory", "of_this_thread", "share_out"]
 
@@ -46,8 +47,6 @@ PATIENCE = 5000
 
 MOST = 256
 """Threads of a crew, at most."""
-
-LINE = 64
 
 
 class _Scratch:
@@ -171,9 +170,12 @@ def _address_of_yield() -> int:
 _crew = _Crew()
 
 
-def share_out(kernel: Any, arguments: Arguments, units: int, count: int = 0) -> None:
-    """`kernel(*arguments(memory), first, last)` over ranges that cover `0 … units`, on up to `count` threads."""
-    count = min(count or threads.get_num_threads(), units)
+def share_out(kernel: Any, arguments: Arguments, units: int, cells: int) -> None:
+    """`kernel(*arguments(memory), first, last)` over ranges that cover `0 … units`.
+
+    On as many threads as a call that visits so many `cells` is worth: to wake one takes its time.
+    """
+    count = min(threads.get_num_threads(), units, max(1, cells // CELLS_EACH))
     if count <= 1:
         if units:
             kernel(*arguments(of_this_thread()), 0, units)

@@ -132,7 +132,10 @@ TILE_CELLS = 1 << 14
 """Cells that a tile of a forward pass keeps in scratch memory, where that is possible."""
 
 
-SMALL = 1 << 19
+CELLS_EACH = 1 << 18
+"""Cells that a call visits for each of its threads, at least: to wake one takes as long as some of them."""
+
+SMALL = 2 * CELLS_EACH
 """Cells visited below which one thread does the call, in some 0.05 ms: others that sleep would come too late."""
 
 LEVELS, NEAR = 5, 1024

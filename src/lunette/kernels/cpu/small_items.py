@@ -134,6 +134,7 @@ class SmallItems:
         self.tables: list[Any] = []
         calls = [inner] if isinstance(inner, Call) else inner.calls
         self.flagged = any(isinstance(call, QuickCall) for call in calls)
+        self.cells = sum(call.plan.cells_visited for call in calls)
         self.scratch = 0
         self._room(max(call.scratch for call in calls))
         cells = [prod(o.shape) // items for o in operands]
@@ -217,6 +218,7 @@ class SmallItems:
             chains.kernel(),
             lambda memory: (chain_at, memory.scratch(self.scratch), 0, 0, 0, 0),
             self.parts,
+            self.parts * self.cells,
         )
         if flags.any():
             strange = np.flatnonzero(flags.reshape(-1, 2).any(axis=1))

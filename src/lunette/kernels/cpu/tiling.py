@@ -151,7 +151,8 @@ class Tiling:
         stride, origin, dilation, kernel = alike
         self.cells = prod(int(entry_of(g, i)[BOX]) for i in range(rank))
         # A mark beside a value costs as much as another cell.
-        self.small = 2 * self.all_outputs * self.cells <= SMALL
+        self.cells_visited = 2 * self.all_outputs * self.cells
+        self.small = self.cells_visited <= SMALL
         g[BLOCK] = origin // stride
         places = [origin % stride + t * dilation for t in range(kernel)]
         g[PHASES] = stride if backward else min(stride, places[-1] + 1)
