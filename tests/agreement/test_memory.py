@@ -9,7 +9,7 @@ import lunette as ln
 from cases import values
 from cases.agreement import direction, run
 from lunette.kernels import threads
-from lunette.kernels.cpu import crew, results
+from lunette.kernels.cpu import results, working_memory
 
 SHAPE = (8, 64, 96, 96)
 SCRATCH = 4 << 20
@@ -44,7 +44,7 @@ def test_no_hidden_copy(backend, op, monkeypatch):
             run(
                 op, verb, view, along, backend
             )  # plans and compiled code stay; they are not scratch
-            monkeypatch.setattr(crew, "_own", crew._OfThread())
+            monkeypatch.setattr(working_memory, "_own", working_memory._OfThread())
             tracemalloc.start()
             result = run(op, verb, view, along, backend)
             peak = tracemalloc.get_traced_memory()[1]

@@ -8,12 +8,13 @@ from typing import Any, Self
 import numpy as np
 
 from lunette.kernels import threads
-from lunette.kernels.cpu.crew import of_this_thread, share_out
+from lunette.kernels.cpu.crew import share_out
 from lunette.kernels.cpu.library import Kernels
 from lunette.kernels.cpu.pieces import Pieces
 from lunette.kernels.cpu.plan import SMALL, Plan, memory_order
 from lunette.kernels.cpu.results import new_array
 from lunette.kernels.cpu.tiling import Tiling
+from lunette.kernels.cpu.working_memory import of_this_thread
 
 __all__ = [
     "Call",

@@ -34,8 +34,9 @@ from lunette.kernels.cpu.board import (
 )
 from lunette.kernels.cpu.library import Kernels
 from lunette.kernels.cpu.plan import CELLS_EACH, LINE
+from lunette.kernels.cpu.working_memory import Memory, of_this_thread
 
-__all__ = ["Memory", "of_this_thread", "share_out"]
+__all__ = ["share_out"]
 
 attendance = Kernels("attendance")
 
@@ -47,42 +48,6 @@ PATIENCE = 5000
 
 MOST = 256
 """Threads of a crew, at most."""
-
-
-class _Scratch:
-    """Memory that kernels use and nobody keeps."""
-
-    def __init__(self) -> None:
-        self.memory = np.empty(0, np.uint8)
-        self.size = self.at = 0
-
-    def of(self, size: int) -> int:
-        """The address of at least `size` bytes, from a line on."""
-        if self.size < size:
-            self.memory = np.empty(size + LINE, np.uint8)
-            address = self.memory.__array_interface__["data"][0]
-            self.size, self.at = size, -(-address // LINE) * LINE
-        return self.at
-
-
-class Memory:
-    """Of one thread: what a kernel works in, and where it leaves results that go past the caches."""
-
-    def __init__(self) -> None:
-        self.scratch, self.stage = _Scratch().of, _Scratch().of
-
-
-class _OfThread(threading.local):
-    def __init__(self) -> None:
-        self.memory = Memory()
-
-
-_own = _OfThread()
-
-
-def of_this_thread() -> Memory:
-    """The memory of the thread that asks."""
-    return _own.memory
 
 
 Arguments = Callable[[Memory], tuple[int, int, int, int, int, int]]

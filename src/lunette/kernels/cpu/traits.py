@@ -138,7 +138,7 @@ def with_lanes(plan: Plan) -> bool:
 def shares_little(plan: Plan, searched: bool = False) -> bool:
     """Whether windows are long, go by rows that lie side by side, and hold no cell more than twice.
 
-    Where their winners are searched for, shorter ones are long, but not if they lie alike and have few cells; and where they do not lie alike.
+    Shorter ones are long where they do not lie alike, and where their winners are searched for; not there, if they lie alike and have few cells.
     """
     *_, alike = lie_of(plan.table, len(plan.longest) - 1)
     if plan.longest[-1] <= (BRIEF if searched or not alike else FOLDED) or not _side_by_side(plan):

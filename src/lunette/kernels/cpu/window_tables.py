@@ -116,8 +116,7 @@ def longest(region: Any, n: int) -> int:
     if isinstance(region, Part):
         return min(n, longest(region.region, region.length))
     if isinstance(region, Adaptive):
-        m = region.output_size
-        return -(-n // m) + (n % m > 0)
+        return region.boxes(n)[2]
     return min(reach(region), n)
 
 
