@@ -5,9 +5,10 @@ within a page, not past it, and one page keeps few of the memory's channels at w
 kernel goes through a block of eight pages, it asks for the next block line by line, the first
 lines of all eight pages, then the second lines. That is the way for Intel's processors, which gain a third by it.
 
-AMD's lose by it, see the benchmarks. They foresee enough by themselves where a kernel does little else than read.
+AMD's lose by it, see the benchmarks. They foresee enough by themselves where a kernel does little else than read,
+unless it reads a few rows at once that are neither short nor long: these it asks for two pages ahead.
 Where it does more, it asks for what is a page ahead; where it goes through several planes at once, for
-the rows of the planes after these. Both are to wait in the second cache.
+the rows of the planes after these, or the next rows of large ones. All are to wait in the second cache.
 
 Where to ask follows from where the kernel is in the input, so nothing is kept between calls. An
 address outside any array does no harm.
