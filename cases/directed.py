@@ -38,6 +38,7 @@ __all__ = [
     "CHECKS",
     "LARGE",
     "LARGE_APART",
+    "PLANES",
     "around_the_limit",
     "one_by_one",
 ]
@@ -101,6 +102,14 @@ WIDE: tuple[tuple[tuple[int, ...], Regions], ...] = (
     ((5, 110), (Global(), Sliding(20, 45))),
     ((5, 2300), (Global(), Sliding(300, 500))),  # longer than a band
 )
+PLANES: tuple[tuple[tuple[int, ...], Regions], ...] = (
+    ((4, 6, 37), (Sliding(2, 2), Sliding(2, 2), Sliding(2, 2))),
+    ((4, 4, 5, 35), (Sliding(2, 2),) * 3 + (Sliding(2, 2, 0, 1, True),)),
+    ((5, 4, 9, 32), (Sliding(3, 3, 1), Sliding(2, 3, (1, 0)), Sliding(2, 1, 1), Sliding(2, 2))),
+    ((6, 7, 34), (Adaptive(3), Adaptive(4), Adaptive(17))),
+    ((4, 3, 4, 3, 6), (Sliding(2, 2), Sliding(1, 2), Sliding(2, 2), Sliding(2, 2), Sliding(2, 2))),
+)
+"""Windows of a few planes that share none."""
 NARROW: tuple[tuple[tuple[int, ...], Regions], ...] = (
     ((7, 7), (Global(), Global())),
     ((9, 21), (Adaptive(2), Global())),
@@ -342,12 +351,27 @@ def _one_cell_of_an_item() -> list[str]:
     return found
 
 
+def _planes() -> list[str]:
+    """Windows of several planes; a NaN in any of them, and a −0 and a +0 in any two."""
+    regions = (Sliding(2, 2),) * 3
+    nan = np.full((32, 4, 2, 4), -1.0, np.float32)
+    nan.reshape(32, 32)[np.arange(32), np.arange(32)] = np.nan
+    zeros = np.full((16, 16, 2, 2, 4), -1.0, np.float32)
+    zeros.reshape(16, 16, 16)[np.arange(16), :, np.arange(16)] = -0.0
+    zeros.reshape(16, 16, 16)[:, np.arange(16), np.arange(16)] = 0.0
+    found = _max(PLANES, "float32", (), ("forward",))
+    for x in (nan, zeros):
+        found += max_disagreements(regions, x, ties=(), verbs=("forward",))
+    return found
+
+
 CHECKS: dict[str, Callable[[], list[str]]] = {
     "zeros": _zeros_of_both_signs,
     "one cell": _one_cell_of_an_item,
     "max forward": lambda: _max((*PAIRS, *OTHERS), "float32", (), ("forward",)),
     "max indices": lambda: _max((*PAIRS, *OTHERS), "float32", (), ("forward_with_indices",)),
     "max of −inf": _max_of_nothing,
+    "planes": _planes,
     "large max": lambda: _max(LARGE, "float32", (), ("forward",)),
     "large indices": lambda: _max((*LARGE, *LARGE_APART), "float32", (), ("forward_with_indices",)),
     "large indices int8": lambda: _max(LARGE[2:], "int8", (), ("forward_with_indices",)),

@@ -32,7 +32,7 @@ WINNERS, SPREAD, LANES = _of("winners"), _of("spread"), _of("lanes")
 MARKED, LANE_SCATTERED = _of("marked_passes"), _of("lane_scattered")
 HALF_LANES, STREAMS = _of("half_lanes"), _of("streams")
 FOLDED, UNSHARED, COUNTS = _of("folded_rows"), _of("unshared"), _of("counts")
-ALIKE, ACROSS = _of("rows_alike"), _of("across_rows")
+ALIKE, ACROSS, PLANES = _of("rows_alike"), _of("across_rows"), _of("plane_after_plane")
 FOLDED_LANES, FOLDING = _of("folded_lanes"), _of("folding")
 LANE_WINNERS, LANE_GATHERED = _of("lane_winners"), _of("lane_gathered")
 TRANSPOSITION, TURNING, LANE_PLAN = _of("transposition"), _of("turning"), _of("lane_plan")
@@ -343,7 +343,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "rows of a window of three axes added in their order",
-        FOLDED,
+        PLACES,
         "place = tap * count + plane if across else plane * length + tap",
         "place = plane * length + tap",
         "layouts",
@@ -641,14 +641,14 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "a row of another length taken for one that lies alike",
-        FOLDED,
+        ALIKE,
         "& (g[v + MEMBERS] == g[w + MEMBERS])",
         "",
         "max forward",
     ),
     Mutation(
         "the first plane of a window for all its planes",
-        FOLDED,
+        PLACES,
         "rows[place] = planes[plane] + tap * step",
         "rows[place] = planes[0] + tap * step",
         "max forward",
@@ -1127,5 +1127,48 @@ MUTATIONS: tuple[Mutation, ...] = (
         "self._turn(cells[k], part, o.dtype.itemsize, rooms[k], wholes[k])",
         "self._turn(1, cells[k] * part, o.dtype.itemsize, rooms[k], wholes[k])",
         "small items",
+    ),
+    # -- plane after plane --
+    Mutation(
+        "what earlier planes gave forgotten",
+        PLANES,
+        "written = (y, to, m, taken, plane > 0)",
+        "written = (y, to, m, taken, plane > count)",
+        "planes",
+    ),
+    Mutation(
+        "the first planes of a window for its later ones",
+        PLANES,
+        "for plane in range(member * share, (member + 1) * share):",
+        "for plane in range(0, share):",
+        "planes",
+    ),
+    Mutation(
+        "the second row of a window lost",
+        PLANES,
+        "if length > 1 else 0",
+        "if length > 2 else 0",
+        "planes",
+    ),
+    Mutation(
+        "the end of a row joined with what lies past it",
+        PLANES,
+        "value = most(load_y_part(y, to, 0, size, fill), value)",
+        "value = most(load_y_part(y, to, 0, size - 1, fill), value)",
+        "planes",
+    ),
+    Mutation(
+        "a NaN in the second row of a plane not seen",
+        PLANES,
+        "trusted, others = safe(trusted, a, c), safe(others, b, d)",
+        "trusted, others = safe(trusted, a, a), safe(others, b, b)",
+        "planes",
+    ),
+    Mutation(
+        "a −0 in earlier planes not looked for",
+        PLANES,
+        "mixed |= negative(x, there, rows, count * length, n)",
+        "mixed |= negative(x, there, rows, length, n)",
+        "planes",
     ),
 )

@@ -7,7 +7,7 @@ import pytest
 
 from cases import geometries, values
 from cases.agreement import TIES, Specification, max_disagreements, run
-from cases.directed import LARGE, LARGE_APART
+from cases.directed import LARGE, LARGE_APART, PLANES
 from cases.workloads import WORKLOADS, dtype_named
 from lunette.regions import Adaptive, Global, Sliding
 
@@ -198,6 +198,14 @@ def test_winners_of_large_windows(backend, dtype):
     verbs = ("forward_with_indices", *("jvp", "vjp") * (dtype in values.FLOATS))
     for seed, geometry in enumerate((*LARGE, *LARGE_APART)):
         check(backend, geometry, dtype, seed, verbs=verbs, ties=("first",))
+
+
+@pytest.mark.parametrize(
+    "dtype", in_full(["float32", "float16", "int8"], ["uint16", "bool", "float64"])
+)
+def test_windows_of_several_planes(backend, dtype):
+    for seed, geometry in enumerate(PLANES):
+        check(backend, geometry, dtype, seed, verbs=("forward",))
 
 
 # -- workloads --

@@ -20,7 +20,7 @@ from numba import types
 
 from lunette.kernels.cpu import machine
 from lunette.kernels.cpu.asking import ask_surely
-from lunette.kernels.cpu.counts import cells_of_row, counted
+from lunette.kernels.cpu.counts import cells_of_row
 from lunette.kernels.cpu.folding import folding
 from lunette.kernels.cpu.halves import INFINITY
 from lunette.kernels.cpu.lanes import lanes
@@ -53,9 +53,9 @@ from lunette.kernels.cpu.layout import (
     WINDOW_WIDTH,
 )
 from lunette.kernels.cpu.machine import compiled, pointer, within
-from lunette.kernels.cpu.places import item_offset, list_cells
+from lunette.kernels.cpu.places import item_offset, list_cells, rows_of_planes
 from lunette.kernels.cpu.plan import BY_LINES, DIRECT, LINE, TOGETHER
-from lunette.kernels.cpu.rows_alike import rows_alike
+from lunette.kernels.cpu.rows_alike import alike, rows_alike
 from lunette.kernels.cpu.streams import line_flow, settle
 from lunette.kernels.cpu.trust import trust
 
@@ -66,18 +66,6 @@ MOST_PLANES = 32
 
 WAITING, NEXT = 1 << 18, 1 << 13
 """Bytes between planes and those asked for, at most; and how far ahead rows of these planes are asked for else."""
-
-
-@compiled
-def rows_of_planes(planes, count, step, length, rows, across):
-    """Where the rows of a window begin, from its first row in a plane: `length` of each, `step` apart.
-
-    Plane by plane or, `across`, the first row of every plane first.
-    """
-    for plane in range(count):
-        for tap in range(length):
-            place = tap * count + plane if across else plane * length + tap
-            rows[place] = planes[plane] + tap * step
 
 
 @compiled
@@ -155,27 +143,6 @@ def kernel(dtype: str, operation: str, way: str, folds: str) -> Any:
     together, lone, across_planes = way != "", folds == "one", folds == "across"
     pool = rows_alike(outer, operation, way, safe, end, folds)
 
-    @compiled
-    def alike(g, row, most):
-        """How many windows from number `row` on lie alike on the axis before the last, and how far apart."""
-        within()
-        w = g[AXES + (g[RANK] - 2) * AXIS_WIDTH + TABLE] + WINDOW_WIDTH * row
-        far, count = g[w + WINDOW_WIDTH] - g[w + START] if most > 1 else 0, 1
-        while count < most:
-            v = w + count * WINDOW_WIDTH
-            same = (
-                (g[v + START] == g[w + START] + count * far)
-                & (g[v + STEP] == g[w + STEP])
-                & (g[v + MEMBERS] == g[w + MEMBERS])
-            )
-            if summing:
-                axis = g[RANK] - 2
-                same &= counted(g, axis, row + count) == counted(g, axis, row)
-            if not same:
-                break
-            count += 1
-        return count, far
-
     @machine.kernel
     def fold_rows(x_at, y_at, z_at, scratch_at, g_at, flags_at, first, last):
         g, s = pointer(g_at, types.int64), pointer(scratch_at, work)
@@ -239,7 +206,7 @@ def kernel(dtype: str, operation: str, way: str, folds: str) -> Any:
                 if by_lines:
                     result, to = stage, filled // kept_size
                 if together & (total > (0 if lone else 1)):
-                    taken, down = alike(g, line, min(TOGETHER, lines - line, end - number))
+                    taken, down = alike(g, line, min(TOGETHER, lines - line, end - number), summing)
                     down *= g[f + STEP_X]
                     read = (x, start, rows, total, count, down, taken, n, origin)
                     written = (divisors, factor, result, to, m, past)

@@ -40,6 +40,7 @@ __all__ = [
     "output_row",
     "parted",
     "place_of",
+    "rows_of_planes",
     "rows_reading",
     "skipped",
 ]
@@ -112,6 +113,18 @@ def list_cells(g, axes, output, lists, most):
                 lists[2 * most + new] = flat + p * g[entry + FLAT]
         count *= length
     return count, counted
+
+
+@compiled
+def rows_of_planes(planes, count, step, length, rows, across):
+    """Where the rows of a window begin, from its first row in a plane: `length` of each, `step` apart.
+
+    Plane by plane or, `across`, the first row of every plane first.
+    """
+    for plane in range(count):
+        for tap in range(length):
+            place = tap * count + plane if across else plane * length + tap
+            rows[place] = planes[plane] + tap * step
 
 
 @compiled

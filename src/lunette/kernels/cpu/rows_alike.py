@@ -13,14 +13,50 @@ from functools import cache
 from typing import Any
 
 from lunette.kernels.cpu.asking import ask_by_rows, ask_rows
+from lunette.kernels.cpu.counts import counted
 from lunette.kernels.cpu.halves import Codec
 from lunette.kernels.cpu.lanes import lanes
+from lunette.kernels.cpu.layout import (
+    AXES,
+    AXIS_WIDTH,
+    MEMBERS,
+    RANK,
+    START,
+    STEP,
+    TABLE,
+    WINDOW_WIDTH,
+)
 from lunette.kernels.cpu.machine import apart, compiled, within
 from lunette.kernels.cpu.slides import slide
 from lunette.kernels.cpu.streams import line_flow
 from lunette.kernels.cpu.trust import trust
 
-__all__ = ["rows_alike"]
+__all__ = ["alike", "rows_alike"]
+
+
+@compiled
+def alike(g, row, most, counting):
+    """How many windows from number `row` on lie alike on the axis before the last, and how far apart.
+
+    `counting`, as many cells count in each.
+    """
+    within()
+    axis = g[RANK] - 2
+    w = g[AXES + axis * AXIS_WIDTH + TABLE] + WINDOW_WIDTH * row
+    far, count = g[w + WINDOW_WIDTH] - g[w + START] if most > 1 else 0, 1
+    while count < most:
+        v = w + count * WINDOW_WIDTH
+        same = (
+            (g[v + START] == g[w + START] + count * far)
+            & (g[v + STEP] == g[w + STEP])
+            & (g[v + MEMBERS] == g[w + MEMBERS])
+        )
+        if counting:
+            same &= counted(g, axis, row + count) == counted(g, axis, row)
+        if not same:
+            break
+        count += 1
+    return count, far
 
 
 @cache

@@ -41,6 +41,7 @@ __all__ = [
     "ladder_cells",
     "last_axis",
     "past_caches",
+    "plane_by_plane",
     "shares_little",
     "straight",
     "way",
@@ -48,6 +49,9 @@ __all__ = [
 ]
 
 Shape = tuple[int, ...]
+
+SMALL_PLANE, WAITING = 1 << 14, 1 << 16
+"""Bytes of planes that are quicker read one after the other than together, at most; and of results that wait meanwhile."""
 
 NARROW = 32
 """Columns of a window that is narrow, at most."""
@@ -127,6 +131,21 @@ def few_rows(plan: Plan) -> bool:
     cells = prod(_of_axes(plan, EXTENT)[:-1])
     shared = plan.output_rows * plan.room <= SHARED * cells
     return bool(side_by_side and 0 < kernel <= FOLDED and shared and plan.room <= MOST_ROWS)
+
+
+def plane_by_plane(plan: Plan, size: int) -> bool:
+    """Whether `plane_after_plane` serves windows of a max, and gains; a cell has `size` bytes.
+
+    A window has several planes, which are small; no other reads them. Its results may wait in a near cache.
+    """
+    if len(plan.longest) < 3 or with_lanes(plan) or way(plan) != "pair":
+        return False
+    *before, _, (_, origin, _, _) = (lie_of(plan.table, axis) for axis in range(len(plan.longest)))
+    apart = all(dilation * (kernel - 1) < stride for stride, _, dilation, kernel in before)
+    several = prod(plan.longest[:-2]) > 1 and plan.longest[-2] <= 2 and origin == 0
+    plane = prod(_of_axes(plan, EXTENT)[-2:]) * size
+    results = prod(_of_axes(plan, COUNT)[1:]) * size
+    return apart and several and plane <= SMALL_PLANE and results <= WAITING
 
 
 def with_lanes(plan: Plan) -> bool:

@@ -29,6 +29,7 @@ from lunette.kernels.cpu.traits import (
     ladder_cells,
     last_axis,
     past_caches,
+    plane_by_plane,
     shares_little,
     straight,
     way,
@@ -46,6 +47,7 @@ direct = Kernels("direct")
 folded_lanes = Kernels("folded_lanes")
 folded_rows = Kernels("folded_rows")
 narrow_means = Kernels("narrow_means")
+plane_after_plane = Kernels("plane_after_plane")
 row_first = Kernels("row_first")
 smooth = Kernels("smooth")
 straight_means = Kernels("straight_means")
@@ -88,15 +90,18 @@ def _max_value(plan: Plan, dtype: Any, out: Shape, lane: int, again: Any) -> Cal
     if again is None:
         kernel = row_first.kernel(dtype.name, "larger", last_axis(plan), doubling(plan))
         return Call(kernel, plan, out, dtype, lane, units, scratch)
-    if few_rows(plan):
-        kernel, units = _folded(plan, dtype, "most"), plan.items * plan.folded_tiles
-        scratch, edges = plan.folded_bytes, plan.folded_edges
+    folded = few_rows(plan)
+    planes = folded and plane_by_plane(plan, dtype.itemsize)
+    if folded:
+        kernel = plane_after_plane.kernel(dtype.name) if planes else _folded(plan, dtype, "most")
+        units, scratch = plan.items * plan.folded_tiles, plan.folded_bytes
+        edges = plan.folded_edges
     else:
         kernel = row_first.kernel(dtype.name, "most", last_axis(plan), doubling(plan))
     call = QuickCall(kernel, plan, out, dtype, lane, units, scratch)
     call.again, call.in_order = again, lambda: _in_order(plan, dtype, out, lane)
-    # Halves are folded as integers: a vector of them is a line.
-    if few_rows(plan) and past_caches(plan, out, dtype.itemsize, LINE):
+    # Halves are folded as integers: a vector of them is a line. What waits for other planes is not written past caches.
+    if folded and not planes and past_caches(plan, out, dtype.itemsize, LINE):
         return call
     return call.in_pieces(edges, 1)
 
