@@ -365,6 +365,25 @@ def _planes() -> list[str]:
     return found
 
 
+def _one_window_each() -> list[str]:
+    """Items with one window each: the same bits as one item after the other, and the right maxima."""
+    found = []
+    for items, rows, columns in ((37, 7, 7), (19, 5, 70), (21, 6, 14), (3, 4, 33), (16, 2, 8)):
+        x, nans, zeros = (
+            values.filled(kind, (items, rows, columns), "float32")
+            for kind in ("random", "nans", "zeros")
+        )
+        for cells in (x, nans, np.where(x > 1, zeros, np.float32(-1))):
+            found += max_disagreements((Global(), Global()), cells, ties=(), verbs=("forward",))
+        op = ln.GlobalAvgPool(2)
+        each = np.stack([run(op, "forward", item) for item in x])
+        difference = differing_bits(run(op, "forward", x), each)
+        found += [f"{op!r} of {x.shape}: {difference}"] if difference else []
+        ratio = bounded_errors(op, "forward", x)
+        found += [] if ratio <= 1 else [f"{op!r} of {x.shape}: error/bound {ratio}"]
+    return found
+
+
 CHECKS: dict[str, Callable[[], list[str]]] = {
     "zeros": _zeros_of_both_signs,
     "one cell": _one_cell_of_an_item,
@@ -372,6 +391,7 @@ CHECKS: dict[str, Callable[[], list[str]]] = {
     "max indices": lambda: _max((*PAIRS, *OTHERS), "float32", (), ("forward_with_indices",)),
     "max of −inf": _max_of_nothing,
     "planes": _planes,
+    "one window each": _one_window_each,
     "large max": lambda: _max(LARGE, "float32", (), ("forward",)),
     "large indices": lambda: _max((*LARGE, *LARGE_APART), "float32", (), ("forward_with_indices",)),
     "large indices int8": lambda: _max(LARGE[2:], "int8", (), ("forward_with_indices",)),

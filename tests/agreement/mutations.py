@@ -36,7 +36,8 @@ ALIKE, ACROSS, PLANES = _of("rows_alike"), _of("across_rows"), _of("plane_after_
 FOLDED_LANES, FOLDING = _of("folded_lanes"), _of("folding")
 LANE_WINNERS, LANE_GATHERED = _of("lane_winners"), _of("lane_gathered")
 TRANSPOSITION, TURNING, LANE_PLAN = _of("transposition"), _of("turning"), _of("lane_plan")
-PLACES, TABLES = _of("places"), _of("window_tables")
+PLACES, TABLES, VECTOR_CODE = _of("places"), _of("window_tables"), _of("vector_code")
+ONE_EACH = _of("one_window_each")
 OFFSETS, GATHERED, SMOOTH = _of("offsets"), _of("gathered"), _of("smooth")
 WINNING = _of("winning_rows")
 PHASES, TILING, EXPONENTIALS = _of("phases"), _of("tiling"), _of("exponentials")
@@ -119,15 +120,15 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "the last rows of a tall window left out",
         ACROSS,
-        "for t in range(1, count):\n            p = at + t * step\n            ask_four(x, p)\n            i, j",
-        "for t in range(1, count - 1):\n            p = at + t * step\n            ask_four(x, p)\n            i, j",
+        "for t in range(1, count):\n            p = at + t * step\n            if distant:\n                ask_four(x, p)\n            i, j",
+        "for t in range(1, count - 1):\n            p = at + t * step\n            if distant:\n                ask_four(x, p)\n            i, j",
         "mean forward",
     ),
     Mutation(
         "the first vector of a long window left out",
         WIDE_WINDOWS,
-        "for c in range(0, whole, width):",
-        "for c in range(width, whole, width):",
+        "for c in range(0, twos, 2 * width):",
+        "for c in range(2 * width, twos, 2 * width):",
         "wide indices",
     ),
     Mutation(
@@ -551,15 +552,15 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "the last column of many small windows left out",
         NARROW,
-        "for c in range(1, size):",
-        "for c in range(1, size - 1):",
+        "for c in range(size):\n                    total = add(total, load_s",
+        "for c in range(size - 1):\n                    total = add(total, load_s",
         "layouts",
     ),
     Mutation(
         "many small windows summed from the first item on",
         NARROW,
-        "place = at + (first + i) * g[BATCH + 1]",
-        "place = at + i * g[BATCH + 1]",
+        "items, place, total = min(width, last - first), at + first * next_item, spread(zero)",
+        "items, place, total = min(width, last - first), at, spread(zero)",
         "layouts",
     ),
     Mutation(
@@ -627,9 +628,9 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "two rows of a block exchanged",
-        TRANSPOSITION,
-        "low = [k if not k & step else side + k - step for k in range(side)]",
-        "low = [k if not k & step or step == 8 else side + k - step for k in range(side)]",
+        VECTOR_CODE,
+        "low = [k if not k & step else count + k - step for k in range(count)]",
+        "low = [k if not k & step or step == 8 else count + k - step for k in range(count)]",
         "turned",
     ),
     Mutation(
@@ -1170,5 +1171,48 @@ MUTATIONS: tuple[Mutation, ...] = (
         "mixed |= negative(x, there, rows, count * length, n)",
         "mixed |= negative(x, there, rows, length, n)",
         "planes",
+    ),
+    # -- items with one window each --
+    Mutation(
+        "halves of a vector taken for items that follow each other",
+        NARROW,
+        "total = zip_low(total, upper(total, total))",
+        "total = add(total, spread(zero))",
+        "one window each",
+    ),
+    Mutation(
+        "the first block of columns added for every other",
+        NARROW,
+        "turn(s, column, padded, s, turned)",
+        "turn(s, 0, padded, s, turned)",
+        "one window each",
+    ),
+    Mutation(
+        "one item fewer than there are",
+        NARROW,
+        "keep_part(y, to + first, mean, items)",
+        "keep_part(y, to + first, mean, items - 1)",
+        "one window each",
+    ),
+    Mutation(
+        "a NaN among several items not seen",
+        ONE_EACH,
+        "if strange != 0:",
+        "if strange < 0:",
+        "one window each",
+    ),
+    Mutation(
+        "the sign of a zero left to chance",
+        ONE_EACH,
+        "return equal(best, spread(zero)) if real else 0",
+        "return 0",
+        "one window each",
+    ),
+    Mutation(
+        "lanes of the last items not turned",
+        ONE_EACH,
+        "for c in range(width + 1, 2 * width):",
+        "for c in range(width + 1, 2 * width - 1):",
+        "one window each",
     ),
 )

@@ -39,13 +39,15 @@ def across_between(source: Codec, target: Codec, operation: str, watch: bool = F
         return unordered(a, b) if watch else 0
 
     @compiled
-    def many(x, p, step, count):
+    def many(x, p, step, count, distant):
         best = load(x, p)
         seen = strange(best, best)
-        ask_for(x, p)
+        if distant:
+            ask_for(x, p)
         for t in range(1, count):
             value = load(x, p + t * step)
-            ask_for(x, p + t * step)
+            if distant:
+                ask_for(x, p + t * step)
             seen |= strange(value, value)
             best = join(best, value)
         return best, seen
@@ -59,7 +61,7 @@ def across_between(source: Codec, target: Codec, operation: str, watch: bool = F
         ask_for(x, p + 3 * width)
 
     @compiled
-    def row_of_few(x, at, step, count, y, to, size):
+    def row_of_few(x, at, step, count, y, to, size, distant):
         """`many` of a row of two to four vectors, row by row in the order of memory.
 
         The last ones end with the row, so they may repeat some of those before.
@@ -71,7 +73,8 @@ def across_between(source: Codec, target: Codec, operation: str, watch: bool = F
         seen = strange(a, b) | strange(d, e)
         for t in range(1, count):
             p = at + t * step
-            ask_four(x, p)
+            if distant:
+                ask_four(x, p)
             i, j, k, m = load(x, p), load(x, p + one), load(x, p + two), load(x, p + last)
             seen |= strange(i, j) | strange(k, m)
             a, b, d, e = join(a, i), join(b, j), join(d, k), join(e, m)
@@ -82,7 +85,7 @@ def across_between(source: Codec, target: Codec, operation: str, watch: bool = F
         return seen
 
     @compiled
-    def row_of_many(x, at, step, count, y, to, size):
+    def row_of_many(x, at, step, count, y, to, size, distant):
         """`many` of a row of five to eight vectors, row by row in the order of memory.
 
         The last ones end with the row, so they may repeat some of those before.
@@ -97,8 +100,9 @@ def across_between(source: Codec, target: Codec, operation: str, watch: bool = F
         seen |= strange(i, j) | strange(k, m)
         for t in range(1, count):
             p = at + t * step
-            ask_four(x, p)
-            ask_four(x, p + 4 * width)
+            if distant:
+                ask_four(x, p)
+                ask_four(x, p + 4 * width)
             q, r, u, v = (
                 load(x, p),
                 load(x, p + width),
@@ -121,7 +125,7 @@ def across_between(source: Codec, target: Codec, operation: str, watch: bool = F
         return seen
 
     @compiled
-    def piece_of_many(x, at, step, count, y, to, size):
+    def piece_of_many(x, at, step, count, y, to, size, distant):
         """`many` of a piece of a long row, which stays near while it is added to, row by row in the order of memory."""
         within()
         seen = 0
@@ -129,7 +133,8 @@ def across_between(source: Codec, target: Codec, operation: str, watch: bool = F
             p, c = at + t * step, 0
             while c + width <= size:
                 value = load(x, p + c)
-                ask_for(x, p + c)
+                if distant:
+                    ask_for(x, p + c)
                 seen |= strange(value, value)
                 if t > 0:
                     value = join(load_y(y, to + c), value)
@@ -155,8 +160,11 @@ def across_between(source: Codec, target: Codec, operation: str, watch: bool = F
         return join(join(a, b), c), strange(a, b) | strange(c, c)
 
     @compiled
-    def across(x, at, step, count, y, to, size):
-        """y[to + c] = the fold of x[at + t·step + c], t < count, for each c < size."""
+    def across(x, at, step, count, y, to, size, distant):
+        """y[to + c] = the fold of x[at + t·step + c], t < count, for each c < size.
+
+        A `distant` x, which is in no cache, is asked for.
+        """
         seen = 0
         if size < width:
             best = load_part(x, at, 0, size, zero)
@@ -179,22 +187,22 @@ def across_between(source: Codec, target: Codec, operation: str, watch: bool = F
                 store(y, to + last, value)
                 seen |= more
         elif size == width:
-            best, more = many(x, at, step, count)
+            best, more = many(x, at, step, count, distant)
             store(y, to, best)
             seen |= more
         elif size <= 4 * width:
-            seen |= row_of_few(x, at, step, count, y, to, size)
+            seen |= row_of_few(x, at, step, count, y, to, size, distant)
         elif size <= 8 * width:
-            seen |= row_of_many(x, at, step, count, y, to, size)
+            seen |= row_of_many(x, at, step, count, y, to, size, distant)
         elif unrounded:
             for c in range(0, size, longest):
                 piece = min(longest, size - c)
-                seen |= piece_of_many(x, at + c, step, count, y, to + c, piece)
+                seen |= piece_of_many(x, at + c, step, count, y, to + c, piece, distant)
         else:
             for c in range(0, size, 8 * width):
                 # The last piece ends with the row, too.
                 p = min(c, size - 8 * width)
-                seen |= row_of_many(x, at + p, step, count, y, to + p, 8 * width)
+                seen |= row_of_many(x, at + p, step, count, y, to + p, 8 * width, distant)
         return seen
 
     return across

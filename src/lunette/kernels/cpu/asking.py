@@ -29,7 +29,7 @@ from numba.extending import intrinsic
 
 from lunette.kernels.cpu.machine import compiled
 
-__all__ = ["BY_BLOCKS", "ask", "ask_by_rows", "ask_for", "ask_rows", "ask_surely"]
+__all__ = ["BY_BLOCKS", "ask", "ask_by_rows", "ask_for", "ask_in_order", "ask_rows", "ask_surely"]
 
 LINE, PAGE, PAGES = 64, 4096, 8
 BLOCK = PAGES * PAGE
@@ -76,6 +76,13 @@ def ask_line(context: Any, at: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(types.int64), generate
+
+
+@compiled
+def ask_in_order(p, i):
+    """`ask_for` of kernels that read in the order of memory and do little else: AMD's foresee that."""
+    if BY_BLOCKS:
+        ask_for(p, i)
 
 
 @intrinsic  # type: ignore[untyped-decorator]

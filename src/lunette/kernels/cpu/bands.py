@@ -64,7 +64,7 @@ def bands(codec: Codec) -> tuple[Any, Any]:
     what `wide_windows` takes for one. A band is where it ends, its first position, and whether its windows
     are folded one by one: there is but one, or a NaN was seen. s[0 …] keeps its row.
     """
-    fold, _ = wide_windows(codec)
+    fold = wide_windows(codec).fold
     across = across_between(codec, codec.scratch, "most", True)
     join = passes(codec.work, "most").across
     here = lanes(codec.work, codec.work, "")
@@ -91,7 +91,7 @@ def bands(codec: Codec) -> tuple[Any, Any]:
                 base + cell_place(g, row, block, 0, low, STEP_X),
                 min(block, 1) * (BAND + SLACK),
             )
-            seen |= across(x, at, pitch, rows, s, to, size)
+            seen |= across(x, at, pitch, rows, s, to, size, BY_BLOCKS)
             if block > 0:
                 join(s, to, 0, 1, 0, size, True)
         return seen

@@ -31,6 +31,7 @@ from lunette.kernels.cpu.layout import (
     AXIS_WIDTH,
     COUNT,
     DILATION,
+    DISTANT,
     DIVISORS,
     EXTENT,
     KERNEL,
@@ -193,7 +194,7 @@ def kernel(dtype: str, last: str, doubling: bool) -> Any:
         row_cells = n * wide
         in_row = (far == 1) & (not lane)
         as_one = lane & (far == wide)  # positions of a row lie side by side, lanes and all
-        at_once = (rank == 2) & (not lane)
+        at_once, distant = (rank == 2) & (not lane), g[DISTANT] != 0
         for unit in range(first, last):
             item, tile = unit // g[TILES], unit % g[TILES]
             base, target = item_offset(g, item, 0), item_offset(g, item, 1)
@@ -235,10 +236,12 @@ def kernel(dtype: str, last: str, doubling: bool) -> Any:
                         if count == 0:
                             clear(s, to, row_cells)
                         elif in_row | as_one:
-                            from_x(x, at, step, count, s, to, row_cells)
+                            from_x(x, at, step, count, s, to, row_cells, distant)
                         elif lane:
                             for p in range(n):
-                                from_x(x, at + p * far, step, count, s, to + p * wide, wide)
+                                from_x(
+                                    x, at + p * far, step, count, s, to + p * wide, wide, distant
+                                )
                         else:
                             fetch(x, at, far, s, to, n, zero)
                             for t in range(1, count):

@@ -50,7 +50,8 @@ class Lanes(NamedTuple):
     """The vector operations of one codec.
 
     `load(p, i)` reads elements `i, i+1, …`; `load_part(p, i, low, high, fill)` those of lanes
-    low … high, and fills the others, `load_bits(p, i, bits, fill)` those whose bits are set;
+    low … high, and fills the others, `load_bits(p, i, bits, fill)` those whose bits are set; `load_two(p, i, j, high)`
+    `high` elements from `i` on and, in the second half of the lanes, from `j` on, and zeros;
     `load_step(p, i, step, low, high, fill)` elements
     `i, i + step, …`; `evens` and `odds` unzip two vectors, `zip_low` and `zip_high` join them.
     `larger` keeps the first of equals and the first NaN; `most` keeps the first of equals, one
@@ -62,6 +63,7 @@ class Lanes(NamedTuple):
     width: int
     load: Any
     load_part: Any
+    load_two: Any
     load_step: Any
     store: Any
     store_part: Any
@@ -159,7 +161,8 @@ def lanes(memory: Any, work: Any, half: str) -> Lanes:
 
     def masked_load(builder: Any, at: Any, mask: Any, rest: Any) -> Any:
         """What is at an address in lanes of a mask, `rest` in the others."""
-        name = f"llvm.masked.load.v{count}{vector_code.suffix(rest.type.element)}.p0"
+        element = vector_code.suffix(rest.type.element)
+        name = f"llvm.masked.load.v{rest.type.count}{element}.p0"
         kind = ir.FunctionType(rest.type, [at.type, ir.IntType(32), mask.type, rest.type])
         function = cgutils.get_or_insert_function(builder.module, kind, name)
         return builder.call(function, [at, vector_code.i32(align), mask, rest])
@@ -187,6 +190,22 @@ def lanes(memory: Any, work: Any, half: str) -> Lanes:
             return load_where(context, builder, p, i, mask, fill)
 
         return vector(p, types.int64, types.int64, types.int64, work), generate
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def load_two(context: Any, p: Any, i: Any, j: Any, high: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            p, i, j, high = arguments
+            half_raw = ir.VectorType(raw_type(context).element, count // 2)
+            mask = vector_code.mask(builder, ir.Constant(ir.IntType(64), 0), high, count // 2)
+            rest = ir.Constant(half_raw, None)
+            parts = [
+                masked_load(builder, builder.bitcast(at, half_raw.as_pointer()), mask, rest)
+                for at in (place(context, builder, p, i), place(context, builder, p, j))
+            ]
+            order = ir.Constant(ir.VectorType(ir.IntType(32), count), list(range(count)))
+            return widen(context, builder, builder.shuffle_vector(*parts, order))
+
+        return vector(p, types.int64, types.int64, types.int64), generate
 
     @intrinsic  # type: ignore[untyped-decorator]
     def load_step(context: Any, p: Any, i: Any, step: Any, low: Any, high: Any, fill: Any) -> Any:
@@ -386,6 +405,7 @@ def lanes(memory: Any, work: Any, half: str) -> Lanes:
         count,
         load,
         load_part,
+        load_two,
         load_step,
         store,
         store_part,

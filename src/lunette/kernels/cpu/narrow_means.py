@@ -1,7 +1,8 @@
-"""Means over windows of two axes that share few cells and are not wide: adaptive and global ones, mostly.
+"""Means over windows of two axes, one to a row, that share few cells and are not wide: adaptive and global ones, mostly.
 
-Rows of a window are added up in a register, then the sums of its columns one by one: the order in which every
-kernel of a mean adds.
+Rows of a window are added up, then the sums of its columns one by one: the order in which every kernel of a mean
+adds. Where items have one window each, as many of them as a vector has lanes go at once: what their columns add up
+to is turned, so that each lane adds up an item's.
 """
 
 # Numba types the kernels, not mypy.
@@ -15,7 +16,8 @@ from typing import Any
 from numba import types
 
 from lunette.kernels.cpu import machine
-from lunette.kernels.cpu.asking import ask_for
+from lunette.kernels.cpu.across_rows import across_between
+from lunette.kernels.cpu.asking import ask_in_order
 from lunette.kernels.cpu.counts import cells_of_row
 from lunette.kernels.cpu.halves import codec
 from lunette.kernels.cpu.lanes import lanes
@@ -25,6 +27,7 @@ from lunette.kernels.cpu.layout import (
     BATCH,
     BATCH_RANK,
     COUNT,
+    DISTANT,
     DIVISORS,
     OUTPUT_ROWS,
     START,
@@ -35,6 +38,9 @@ from lunette.kernels.cpu.layout import (
 )
 from lunette.kernels.cpu.machine import apart, compiled, pointer, within
 from lunette.kernels.cpu.places import item_offset, output_row, parted
+from lunette.kernels.cpu.plan import WIDEST
+from lunette.kernels.cpu.slides import slide
+from lunette.kernels.cpu.transposition import turning
 from lunette.kernels.cpu.wide_windows import cell_place, rows_of
 
 __all__ = ["kernel"]
@@ -53,8 +59,16 @@ def kernel(dtype: str) -> Any:
         inputs.add,
         here.store,
     )
-    load_step, divide, spread = here.load_step, here.divide, here.spread
-    keep = lanes(kept, work, outer.half).store
+    load_two, load_s, divide, spread = inputs.load_two, here.load, here.divide, here.spread
+    half = width // 2
+    zip_low, upper = here.zip_low, slide(half)
+    turn, turn_halves, from_x = (
+        turning(width),
+        turning(half),
+        across_between(outer, outer.scratch, "add"),
+    )
+    to_y = lanes(kept, work, outer.half)
+    keep, keep_part = to_y.store, to_y.store_part
     zero = work(0)
 
     @compiled
@@ -63,14 +77,14 @@ def kernel(dtype: str) -> Any:
         within()
         if cells >= width:
             total = load(x, at)
-            ask_for(x, at)
+            ask_in_order(x, at)
             for _ in range(1, rows):
                 at += pitch
                 total = add(total, load(x, at))
-                ask_for(x, at)
+                ask_in_order(x, at)
         else:
             for c in range(0, rows * pitch, width):
-                ask_for(x, at + c)
+                ask_in_order(x, at + c)
             total = load_part(x, at, 0, cells, zero)
             for _ in range(1, rows):
                 at += pitch
@@ -78,29 +92,60 @@ def kernel(dtype: str) -> Any:
         store(s, to, total)
 
     @compiled
-    def some_at_once(x, y, s, g, divisors, first, last):
-        """A vector of items with one window each, then the next, while they are whole; gives the first that is left.
+    def add_rows_of_two(x, at, other, pitch, rows, cells, s, to):
+        """`add_rows` of two items whose rows fill half a vector at most: one has the first half of the sums, one the other."""
+        within()
+        for c in range(0, rows * pitch, width):
+            ask_in_order(x, at + c)
+            ask_in_order(x, other + c)
+        total = load_two(x, at, other, cells)
+        for _ in range(1, rows):
+            at, other = at + pitch, other + pitch
+            total = add(total, load_two(x, at, other, cells))
+        store(s, to, total)
 
-        What the columns of each add up to is a row of s; their sums go column by column.
+    @compiled
+    def some_at_once(x, y, s, g, divisors, first, last):
+        """Items with one window each, a vector of them at a time; gives the first that is left.
+
+        What the columns of each add up to is a row of s, or half of one. Blocks of these are turned, and added one after the other.
         """
         apart()
         table = g[AXES + AXIS_WIDTH + TABLE]
-        size = g[table + STOP] - g[table + START]
-        if (size > width) | (g[BATCH + 2] != 1):
+        size, next_item = g[table + STOP] - g[table + START], g[BATCH + 1]
+        if (size > WIDEST) | (g[BATCH + 2] != 1):
             return first
         rows, pitch, _ = rows_of(g, 0)
         at, to = cell_place(g, 0, 0, 0, 0, STEP_X) + g[table + START], output_row(g, 0, 1)
         count = spread(work(cells_of_row(g, 0)) * divisors[0])
-        while first + width <= last:
-            for i in range(width):
-                place = at + (first + i) * g[BATCH + 1]
-                add_rows(x, place, pitch, rows, size, s, i * width)
-            total = load_step(s, 0, width, 0, width, zero)
-            for c in range(1, size):
-                total = add(total, load_step(s, c, width, 0, width, zero))
-            keep(y, to + first, add(divide(total, count), spread(zero)))  # never −0
+        padded = size + width - size % width
+        turned = width * padded
+        while first < last:
+            items, place, total = min(width, last - first), at + first * next_item, spread(zero)
+            if size <= half:
+                for i in range(0, items, 2):
+                    other = place + next_item if i + 1 < items else place
+                    add_rows_of_two(x, place, other, pitch, rows, size, s, i * half)
+                    place += 2 * next_item
+                turn_halves(s, 0, width, s, turned)
+                for c in range(size):
+                    total = add(total, load_s(s, turned + c * width))
+                total = zip_low(total, upper(total, total))  # every other item has the second half
+            else:
+                for i in range(items):
+                    from_x(x, place, pitch, rows, s, i * padded, size, g[DISTANT] != 0)
+                    place += next_item
+                for column in range(0, size, width):
+                    turn(s, column, padded, s, turned)
+                    for c in range(min(width, size - column)):
+                        total = add(total, load_s(s, turned + c * width))
+            mean = add(divide(total, count), spread(zero))  # never −0
+            if items == width:
+                keep(y, to + first, mean)
+            else:
+                keep_part(y, to + first, mean, items)
             first += width
-        return first
+        return last
 
     @machine.kernel
     def average_windows(x_at, y_at, z_at, scratch_at, g_at, room, first, last):

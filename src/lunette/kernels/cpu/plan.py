@@ -20,6 +20,7 @@ from lunette.kernels.cpu.layout import (
     COUNT,
     COUNT_PADDING,
     COUNTS,
+    DISTANT,
     DIVISOR,
     DIVISORS,
     EXTENT,
@@ -110,6 +111,12 @@ BAND = 1 << 11
 BANDS = 2 * 8 * (BAND + SLACK)
 """Bytes of scratch memory for two such rows."""
 
+WIDEST = 256
+"""Columns of windows that are added up for several items at once, at most."""
+
+SEVERAL = LINE * (WIDEST + 2 * LINE)
+"""Bytes of scratch memory for that: a row of each of as many items as a vector has lanes, and a block of these."""
+
 TOGETHER = 16
 """Rows of outputs that lie alike and are made together, at most."""
 
@@ -131,6 +138,9 @@ BESIDE_CELLS = 1 << 11
 TILE_CELLS = 1 << 14
 """Cells that a tile of a forward pass keeps in scratch memory, where that is possible."""
 
+
+CELLS_NEAR = 1 << 22
+"""Cells of an input that may be found in a cache, at most; a larger one is asked for."""
 
 CELLS_EACH = 1 << 18
 """Cells that a call visits for each of its threads, at least: to wake one takes as long as some of them."""
@@ -210,6 +220,7 @@ class Plan:
         reads = [w[:, MEMBERS] for w in windows]
         self.room = prod(int(r.max(initial=1)) for r in reads[:-1])
         self.slab_cells = int((slabs[:, 1] - slabs[:, 0]).max(initial=1)) * prod(pooled[1:])
+        header[DISTANT] = prod(shape) > CELLS_NEAR
         self.cells_visited = prod(shape) * max(1, self.room)
         self.empty = any(bool((r == 0).any()) for r in reads)
         self.longest = [int(r.max(initial=0)) for r in reads]

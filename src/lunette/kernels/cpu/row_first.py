@@ -28,6 +28,7 @@ from lunette.kernels.cpu.layout import (
     AXIS_WIDTH,
     COUNT,
     DILATION,
+    DISTANT,
     EXTENT,
     KERNEL,
     LANES,
@@ -196,7 +197,7 @@ def kernel(dtype: str, operation: str, last: str, doubling: bool) -> Any:
                         for j in range(from_j, to_j):
                             w, to = table + WINDOW_WIDTH * j, place + (j - from_j) * wide
                             p, step = at + g[w + START] * far, g[w + STEP] * far
-                            seen |= from_x(x, p, step, g[w + MEMBERS], s, to, wide)
+                            seen |= from_x(x, p, step, g[w + MEMBERS], s, to, wide, g[DISTANT] != 0)
                     place += outputs * wide
                     continue
                 if long:
@@ -320,6 +321,6 @@ def kernel(dtype: str, operation: str, last: str, doubling: bool) -> Any:
             for i in range(begin, end):
                 w = g[AXES + TABLE] + WINDOW_WIDTH * i
                 at = here + (g[w + START] - low) * span
-                to_y(s, at, g[w + STEP] * span, g[w + MEMBERS], y, target + i * span, span)
+                to_y(s, at, g[w + STEP] * span, g[w + MEMBERS], y, target + i * span, span, False)
 
     return reduce_rows

@@ -65,7 +65,7 @@ def kernel(dtype: str, ties: str) -> Any:
     def one_more(state, extra, flat):
         return state + 1, False
 
-    (no_band, value_of), (_, search) = bands(outer), wide_windows(outer)
+    (no_band, value_of), search = bands(outer), wide_windows(outer).search
     find, count, add_gradients = search(first_of), search(one_more), search(add_gradient)
 
     @machine.kernel

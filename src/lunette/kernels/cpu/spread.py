@@ -187,6 +187,6 @@ def kernel(dtype: str) -> Any:
                         gx[target + p * span + c] = memory(0)
                 else:
                     at = here + (g[w + START] - begin) * span
-                    to_gx(s, at, span, g[w + MEMBERS], gx, target + p * span, span)
+                    to_gx(s, at, span, g[w + MEMBERS], gx, target + p * span, span, False)
 
     return spread

@@ -5,6 +5,8 @@ from __future__ import annotations
 from math import prod
 
 from lunette.kernels.cpu.layout import (
+    BATCH,
+    BATCH_RANK,
     COUNT,
     EXTENT,
     LANES,
@@ -30,6 +32,7 @@ from lunette.kernels.cpu.plan import (
     SHARED,
     SIDE_BY_SIDE,
     SLACK,
+    WIDEST,
     Plan,
 )
 
@@ -54,7 +57,7 @@ SMALL_PLANE, WAITING = 1 << 14, 1 << 16
 """Bytes of planes that are quicker read one after the other than together, at most; and of results that wait meanwhile."""
 
 NARROW = 32
-"""Columns of a window that is narrow, at most."""
+"""Columns of a window that is narrow, whatever the others, at most."""
 
 
 def past_caches(plan: Plan, shape: Shape, size: int, vector: int) -> int:
@@ -168,10 +171,16 @@ def shares_little(plan: Plan, searched: bool = False) -> bool:
 
 
 def is_narrow(plan: Plan) -> bool:
-    """Whether windows of two axes have few columns, share few cells, and there is one to a row."""
-    if len(plan.longest) != 2 or plan.longest[-1] > NARROW or not _side_by_side(plan):
+    """Whether `narrow_means` serves windows of two axes, one to a row, that share few cells, and gains.
+
+    They have few columns; or not many, and there is one window to an item.
+    """
+    if len(plan.longest) != 2 or _of_axes(plan, COUNT)[-1] != 1 or not _side_by_side(plan):
         return False
-    return _of_axes(plan, COUNT)[-1] == 1 and _visited(plan) <= 2 * prod(_of_axes(plan, EXTENT))
+    side_by_side = plan.table[BATCH_RANK] == 1 and plan.table[BATCH + 2] == 1
+    one_each = plan.output_rows == 1 and side_by_side
+    few = plan.longest[-1] <= (WIDEST if one_each else NARROW)
+    return few and _visited(plan) <= 2 * prod(_of_axes(plan, EXTENT))
 
 
 def _few(plan: Plan) -> int:

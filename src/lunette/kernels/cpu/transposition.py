@@ -12,15 +12,43 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from lunette.kernels.cpu import machine
+from lunette.kernels.cpu import machine, vector_code
 from lunette.kernels.cpu.machine import compiled, pointer, within
 from lunette.kernels.cpu.plan import LINE
 from lunette.kernels.cpu.streams import settle
 
-__all__ = ["kernel"]
+__all__ = ["BLOCK", "kernel", "turning"]
 
 BLOCK = 16
 """Rows and columns of a block, at most; they are of 64 bytes, at most."""
+
+
+@cache
+def turning(side: int) -> Any:
+    """`turn(x, at, far, y, to)`: of `side` vectors of 64 bytes, `far` elements apart, rows become columns, in each part of `side` lanes.
+
+    They follow each other in y.
+    """
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def turn(context: Any, x: Any, at: Any, far: Any, y: Any, to: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            x_first, at, far, y_first, to = arguments
+            size = x.dtype.bitwidth // 8
+            kind = ir.VectorType(context.get_value_type(x.dtype), LINE // size)
+            vectors = []
+            for _ in range(side):
+                place = builder.bitcast(builder.gep(x_first, [at]), kind.as_pointer())
+                vectors.append(builder.load(place, align=size))
+                at = builder.add(at, far)
+            first = builder.bitcast(builder.gep(y_first, [to]), kind.as_pointer())
+            for i, vector in enumerate(vector_code.transposed(builder, vectors)):
+                builder.store(vector, builder.gep(first, [vector_code.i32(i)]), align=size)
+            return context.get_dummy_value()
+
+        return types.void(x, at, far, y, to), generate
+
+    return turn
 
 
 @cache
@@ -41,18 +69,7 @@ def kernel(size: int) -> Any:
             place = builder.bitcast(builder.gep(x, [at]), kind.as_pointer())
             vectors.append(builder.load(place, align=size))
             at = builder.add(at, far)
-        step = 1
-        while step < side:
-            low = [k if not k & step else side + k - step for k in range(side)]
-            high = [k + step if not k & step else side + k for k in range(side)]
-            for i in range(side):
-                if not i & step:
-                    a, b = vectors[i], vectors[i + step]
-                    for place, order in ((i, low), (i + step, high)):
-                        mask = ir.Constant(ir.VectorType(ir.IntType(32), side), order)
-                        vectors[place] = builder.shuffle_vector(a, b, mask)
-            step *= 2
-        for vector in vectors:
+        for vector in vector_code.transposed(builder, vectors):
             place = builder.bitcast(builder.gep(y, [to]), kind.as_pointer())
             store = builder.store(vector, place, align=side * size if past else size)
             if past:

@@ -17,7 +17,7 @@ from lunette.kernels.cpu.choosing import (
     vector_bytes,
 )
 from lunette.kernels.cpu.library import Kernels
-from lunette.kernels.cpu.plan import BANDS, FOLDED_SUM, LINE, MEAN, SLACK, SMOOTH, Plan, lane_axis
+from lunette.kernels.cpu.plan import BANDS, FOLDED_SUM, LINE, MEAN, SEVERAL, SMOOTH, Plan, lane_axis
 from lunette.kernels.cpu.same_work import said_anew
 from lunette.kernels.cpu.small_items import Operand, SmallItems, in_parts
 from lunette.kernels.cpu.smooth_choice import lanes_of, rises, value_by_lanes
@@ -126,7 +126,7 @@ def _mean_value(plan: Plan, op: Pooling, dtype: Any, out: Shape, result: Any, la
     """Values of a mean."""
     plan.divide_as(real_dtype(dtype))
     if lane < 0 and not plan.empty and is_narrow(plan):
-        return by_output_rows(narrow_means.kernel(dtype.name), plan, out, result, 8 * SLACK)
+        return by_output_rows(narrow_means.kernel(dtype.name), plan, out, result, SEVERAL)
     volume = op.rank == 3 and way(plan) != "" and not with_lanes(plan)
     by_rows = few_rows(plan) and (op.rank == 2 or volume)
     by_rows = by_rows and all(reach(r) <= FOLDED_SUM for r in op.regions[:-1])

@@ -6,7 +6,7 @@ from typing import Any
 
 from llvmlite import ir
 
-__all__ = ["i32", "mask", "places", "spread", "suffix"]
+__all__ = ["i32", "mask", "places", "spread", "suffix", "transposed"]
 
 FEW = 16
 """Lanes whose numbers fit a vector."""
@@ -69,3 +69,18 @@ def places(builder: Any, p: Any, i: Any, step: Any, count: int, size: int) -> An
     offsets = builder.mul(_numbers(count), spread(builder, bytes_apart, whole))
     first = spread(builder, builder.ptrtoint(builder.gep(p, [i]), ir.IntType(64)), whole)
     return builder.inttoptr(builder.add(first, offsets), ir.VectorType(p.type, count))
+
+
+def transposed(builder: Any, vectors: list[Any]) -> list[Any]:
+    """Rows become columns: of vectors of as many lanes as there are, or in each part of so many lanes."""
+    side, count, step = len(vectors), vectors[0].type.count, 1
+    while step < side:
+        low = [k if not k & step else count + k - step for k in range(count)]
+        high = [k + step if not k & step else count + k for k in range(count)]
+        for i in (i for i in range(side) if not i & step):
+            a, b = vectors[i], vectors[i + step]
+            for place, order in ((i, low), (i + step, high)):
+                mask = ir.Constant(ir.VectorType(ir.IntType(32), count), order)
+                vectors[place] = builder.shuffle_vector(a, b, mask)
+        step *= 2
+    return vectors

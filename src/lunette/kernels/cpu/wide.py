@@ -20,6 +20,8 @@ from lunette.kernels.cpu.halves import codec
 from lunette.kernels.cpu.layout import (
     AXES,
     AXIS_WIDTH,
+    BATCH,
+    BATCH_RANK,
     COUNT,
     OUTPUT_ROWS,
     RANK,
@@ -29,6 +31,7 @@ from lunette.kernels.cpu.layout import (
     WINDOW_WIDTH,
 )
 from lunette.kernels.cpu.machine import compiled, pointer
+from lunette.kernels.cpu.one_window_each import one_window_each
 from lunette.kernels.cpu.places import item_offset, output_row, parted, place_of
 from lunette.kernels.cpu.wide_windows import first_of, rows_of, wide_windows
 
@@ -44,10 +47,11 @@ def kernel(dtype: str, verb: str, ties: str) -> Any:
     """
     outer = codec(dtype, False)
     memory, work, read, write = outer.memory, outer.work, outer.load, outer.store
-    (no_band, value_of), (_, search) = bands(outer), wide_windows(outer)
+    (no_band, value_of), search = bands(outer), wide_windows(outer).search
     first_only, split, zero = ties == "first", ties == "split", work(0)
     values_only, gives_tangents = verb == "forward", verb == "jvp"
     real = isinstance(work, types.Float)
+    values_of_some, some = one_window_each(outer)
 
     @compiled
     def one_more(state, extra, flat):
@@ -69,7 +73,18 @@ def kernel(dtype: str, verb: str, ties: str) -> Any:
         e = AXES + (g[RANK] - 1) * AXIS_WIDTH
         m, table = g[e + COUNT], g[e + TABLE]
         known, of_row = 0, rows_of(g, 0)
+        # Items with one window each, side by side in the result.
+        together = (g[RANK] == 1) & (m == 1) & (g[BATCH_RANK] == 1)
+        together &= g[BATCH + 2] == 1
+        bits, done = 0, first  # units before `done` are done, but those whose bits are set
         for unit in range(first, last):
+            if values_only and some > 0 and together:
+                if unit == done:
+                    items = min(some, last - unit)
+                    bits, done = values_of_some(x, y, s, g, unit, items), unit + items
+                left, bits = bits & 1 != 0, bits >> 1
+                if not left:
+                    continue
             item, row = parted(unit, g[OUTPUT_ROWS])
             if row != known:
                 known, of_row = row, rows_of(g, row)

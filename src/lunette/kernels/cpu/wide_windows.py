@@ -20,7 +20,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from lunette.kernels.cpu.asking import ask_for
+from lunette.kernels.cpu.asking import ask_in_order
 from lunette.kernels.cpu.halves import Codec
 from lunette.kernels.cpu.lanes import lanes
 from lunette.kernels.cpu.layout import (
@@ -44,10 +44,11 @@ __all__ = ["WideWindows", "first_of", "rows_of", "wide_windows"]
 
 
 class WideWindows(NamedTuple):
-    """The fold of a window, and the search for its winners, for one codec."""
+    """The fold of a window, and the search for its winners, for one codec; and the fold of one of its blocks."""
 
     fold: Any
     search: Any
+    fold_block: Any
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -133,29 +134,37 @@ def wide_windows(codec: Codec) -> WideWindows:
             for r in range(0, rows - 1, 2):
                 p = at + r * pitch
                 a, b = load(x, p), load(x, p + pitch)
-                ask_for(x, p)
-                ask_for(x, p + pitch)
+                ask_in_order(x, p)
+                ask_in_order(x, p + pitch)
                 seen_one |= unordered(a, b)
                 best, other = most(best, a), most(other, b)
             if rows % 2:
                 a = load(x, at + (rows - 1) * pitch)
-                ask_for(x, at + (rows - 1) * pitch)
+                ask_in_order(x, at + (rows - 1) * pitch)
                 seen_one |= unordered(a, a)
                 best = most(best, a)
             best, seen = most(best, other), seen_one
         elif whole > 0:
+            other, twos = best, whole - whole % (2 * width)
             for r in range(rows):
                 p = at + r * pitch
-                for c in range(0, whole, width):
-                    a = load(x, p + c)
-                    ask_for(x, p + c)
+                for c in range(0, twos, 2 * width):
+                    a, b = load(x, p + c), load(x, p + c + width)
+                    ask_in_order(x, p + c)
+                    ask_in_order(x, p + c + width)
+                    seen |= unordered(a, b)
+                    best, other = most(best, a), most(other, b)
+                if twos < whole:
+                    a = load(x, p + twos)
+                    ask_in_order(x, p + twos)
                     seen |= unordered(a, a)
                     best = most(best, a)
+            best = most(best, other)
         if whole < size:
             for r in range(rows):
                 p = at + r * pitch + whole
                 a = load_part(x, p, 0, size - whole, fill)
-                ask_for(x, p)
+                ask_in_order(x, p)
                 seen |= unordered(a, a)
                 best = most(best, a)
         return best, seen
@@ -200,4 +209,4 @@ def wide_windows(codec: Codec) -> WideWindows:
 
         return visit_winners
 
-    return WideWindows(fold, search)
+    return WideWindows(fold, search, fold_block)
