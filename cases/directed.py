@@ -351,6 +351,18 @@ def _one_cell_of_an_item() -> list[str]:
     return found
 
 
+def _one_cell_of_many_channels() -> list[str]:
+    """A NaN in one cell of one channel, at every place; channels are last."""
+    places = np.arange(48)
+    x, found = np.full((48, 16, 4, 12), -1.0, np.float32), []
+    x[places, places % 16, places // 12, places % 12] = np.nan
+    for window in ((2, 2), (3, 3), (4, 2)):
+        op = ln.MaxPool(window, stride=2, padding=1)
+        difference = differing_bits(run(op, "forward", turned(x)), run(op, "forward", x))
+        found += [f"{op!r}: {difference}"] if difference else []
+    return found
+
+
 def _planes() -> list[str]:
     """Windows of several planes; a NaN in any of them, and a −0 and a +0 in any two."""
     regions = (Sliding(2, 2),) * 3
@@ -390,6 +402,7 @@ CHECKS: dict[str, Callable[[], list[str]]] = {
     "max forward": lambda: _max((*PAIRS, *OTHERS), "float32", (), ("forward",)),
     "max indices": lambda: _max((*PAIRS, *OTHERS), "float32", (), ("forward_with_indices",)),
     "max of −inf": _max_of_nothing,
+    "one cell of many channels": _one_cell_of_many_channels,
     "planes": _planes,
     "one window each": _one_window_each,
     "large max": lambda: _max(LARGE, "float32", (), ("forward",)),
@@ -445,6 +458,9 @@ CHECKS: dict[str, Callable[[], list[str]]] = {
         for n in (5, 70)
         for line in channels_last(n, "float32", 37, (ln.Max(),), SMALL_WINDOWS[::4])
     ],
+    "means of many channels last": lambda: channels_last(
+        52, "float32", 20, (Mean(), Mean(count_include_pad=False)), SMALL_WINDOWS[:4]
+    ),
     "large channels last": lambda: channels_last(70, "float32", 200, (ln.Max(),), LARGE_WINDOWS),
     "smooth channels last": lambda: channels_last(
         20, "float32", 37, (SmoothMax(1.5), SmoothMax(-30.0)), SMALL_WINDOWS[::4]

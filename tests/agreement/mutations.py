@@ -37,7 +37,7 @@ FOLDED_LANES, FOLDING = _of("folded_lanes"), _of("folding")
 LANE_WINNERS, LANE_GATHERED = _of("lane_winners"), _of("lane_gathered")
 TRANSPOSITION, TURNING, LANE_PLAN = _of("transposition"), _of("turning"), _of("lane_plan")
 PLACES, TABLES, VECTOR_CODE = _of("places"), _of("window_tables"), _of("vector_code")
-ONE_EACH = _of("one_window_each")
+ONE_EACH, LANE_SPREAD = _of("one_window_each"), _of("lane_spread")
 OFFSETS, GATHERED, SMOOTH = _of("offsets"), _of("gathered"), _of("smooth")
 WINNING = _of("winning_rows")
 PHASES, TILING, EXPONENTIALS = _of("phases"), _of("tiling"), _of("exponentials")
@@ -1214,5 +1214,48 @@ MUTATIONS: tuple[Mutation, ...] = (
         "for c in range(width + 1, 2 * width):",
         "for c in range(width + 1, 2 * width - 1):",
         "one window each",
+    ),
+    # -- with channels last: at once --
+    Mutation(
+        "the second row of a window for its first",
+        FOLDED_LANES,
+        "a, b = read(x, p + one), read(x, p + two)",
+        "a, b = read(x, p + two), read(x, p + two)",
+        "means of many channels last",
+    ),
+    Mutation(
+        "the third position of a window left out",
+        FOLDED_LANES,
+        "for t in range(3):",
+        "for t in range(2):",
+        "channels last",
+    ),
+    Mutation(
+        "a NaN in the third row not seen",
+        FOLDED_LANES,
+        "trusted = safe(safe(trusted, a, b), d, d)",
+        "trusted = safe(trusted, a, b)",
+        "one cell of many channels",
+    ),
+    Mutation(
+        "a position that nobody reads given what another has",
+        LANE_SPREAD,
+        "rows if cells > 0 else 0",
+        "rows",
+        "means of many channels last",
+    ),
+    Mutation(
+        "readers of the first row alone",
+        LANE_SPREAD,
+        "total = add(load(s, p), load(s, p + far))",
+        "total = load(s, p)",
+        "means of many channels last",
+    ),
+    Mutation(
+        "shares of another row",
+        LANE_SPREAD,
+        "factor = work(cells_of_row(g, i))",
+        "factor = work(cells_of_row(g, begin))",
+        "means of many channels last",
     ),
 )

@@ -29,7 +29,17 @@ from numba.extending import intrinsic
 
 from lunette.kernels.cpu.machine import compiled
 
-__all__ = ["BY_BLOCKS", "ask", "ask_by_rows", "ask_for", "ask_in_order", "ask_rows", "ask_surely"]
+__all__ = [
+    "BY_BLOCKS",
+    "PAGE",
+    "ask",
+    "ask_by_rows",
+    "ask_for",
+    "ask_in_order",
+    "ask_line",
+    "ask_rows",
+    "ask_surely",
+]
 
 LINE, PAGE, PAGES = 64, 4096, 8
 BLOCK = PAGES * PAGE

@@ -1,5 +1,6 @@
 """The rows of a window folded into one, then its positions: values of small windows with channels last.
 
+Where windows share few positions, all cells of one are folded at once.
 It serves what `folded_rows` does, where the channels of a position lie side by side in memory, and positions of a row
 after each other. What it flags, and the order in which a mean adds, are the same.
 """
@@ -15,7 +16,7 @@ from typing import Any
 from numba import types
 
 from lunette.kernels.cpu import machine
-from lunette.kernels.cpu.asking import ask
+from lunette.kernels.cpu.asking import BY_BLOCKS, PAGE, ask, ask_line
 from lunette.kernels.cpu.counts import cells_of_row
 from lunette.kernels.cpu.folding import folding
 from lunette.kernels.cpu.halves import INFINITY
@@ -25,11 +26,13 @@ from lunette.kernels.cpu.layout import (
     AXIS_WIDTH,
     BESIDE,
     COUNT,
+    DISTANT,
     DIVISORS,
     FLOW,
     FOLDED_TILE,
     FOLDED_TILES,
     ITEMS,
+    KERNEL,
     LANES,
     LIST,
     LISTS,
@@ -38,6 +41,7 @@ from lunette.kernels.cpu.layout import (
     RANK,
     START,
     STEP,
+    STRIDE,
     TABLE,
     WINDOW_WIDTH,
 )
@@ -53,15 +57,19 @@ __all__ = ["kernel"]
 AT_ONCE = 128
 """Cells that are folded from one asking for memory to the next."""
 
+FAR_APART = 1024
+"""Bytes of a position from which AMD's processors do not foresee the next ones, where several are read at once."""
+
 
 @cache
 def kernel(dtype: str, operation: str) -> Any:
     """The kernel of an operation, `most` or `add`, for a dtype. No window of a max may be empty."""
     summing = operation == "add"
-    outer, fill, _, fold, negative, end = folding(dtype, operation)
+    outer, fill, safe, fold, negative, end = folding(dtype, operation)
     memory, work, kept = outer.memory, outer.work, outer.kept
     here = lanes(work, work, "")
     width, load, join, spread = here.width, here.load, getattr(here, operation), here.spread
+    read = lanes(memory, work, outer.half).load
     all_lanes, _, lost, *_ = trust(work, outer.half)
     size_of, halves = memory.bitwidth // 8, outer.half in INFINITY
 
@@ -104,6 +112,78 @@ def kernel(dtype: str, operation: str) -> Any:
                 )
         return lost(trusted)
 
+    @compiled
+    def two_by_two(x, p, far, one, two, trusted):
+        """The fold of a vector at two positions of two rows; the lanes of `trusted` where none is a NaN."""
+        within()
+        a, b = read(x, p + one), read(x, p + two)
+        d, e = read(x, p + far + one), read(x, p + far + two)
+        return join(join(a, b), join(d, e)), safe(safe(trusted, a, b), d, e)
+
+    @compiled
+    def three_by_three(x, p, far, one, two, three, trusted):
+        """The same at three positions of three rows."""
+        within()
+        best = spread(fill)
+        for t in range(3):
+            q = p + t * far
+            a, b, d = read(x, q + one), read(x, q + two), read(x, q + three)
+            trusted = safe(safe(trusted, a, b), d, d)
+            column = join(join(a, b), d)
+            best = column if t == 0 else join(best, column)
+        return best, trusted
+
+    @compiled
+    def any_cells(x, p, far, taps, rows, count, trusted):
+        """The same at any positions of any rows."""
+        within()
+        best = spread(fill)
+        for t in range(taps):
+            column = read(x, p + t * far + rows[0])
+            trusted = safe(trusted, column, column)
+            for r in range(1, count):
+                a = read(x, p + t * far + rows[r])
+                trusted, column = safe(trusted, a, a), join(column, a)
+            best = column if t == 0 else join(best, column)
+        return best, trusted
+
+    @compiled
+    def ask_ahead(x_at, p, rows, count, wide, positions):
+        """Ask for what is a page ahead in each row, of so many positions."""
+        within()
+        for r in range(count):
+            for t in range(positions):
+                ask_line(x_at + (p + rows[r] + t * wide) * size_of + PAGE)
+
+    @compiled
+    def at_once(read_from, written, g, table, first, last, asked_for):
+        """`along` of windows whose rows are not folded before: each cell is read where it lies.
+
+        Gives whether a lane must not be trusted, and whether a result is zero. So many positions are asked for in each row
+        meanwhile, as many as are new to a window.
+        """
+        apart()
+        x, x_at, base, rows, count, wide = read_from
+        divisors, factor, y, to, past = written
+        lead, nonzero, trusted = spread(factor), all_lanes(), all_lanes()
+        one, two, three = rows[0], rows[1] if count > 1 else 0, rows[2] if count > 2 else 0
+        for j in range(first, last):
+            w, at = table + WINDOW_WIDTH * j, j * wide
+            p, far, taps = base + g[w + START] * wide, g[w + STEP] * wide, g[w + MEMBERS]
+            for vector in range(0, wide, width):
+                # The last vector ends with the position, so it may repeat some lanes of the one before.
+                c = min(vector, wide - width)
+                if asked_for > 0:
+                    ask_ahead(x_at, p + c, rows, count, wide, asked_for)
+                if (taps == 2) & (count == 2):
+                    value, trusted = two_by_two(x, p + c, far, one, two, trusted)
+                elif (taps == 3) & (count == 3):
+                    value, trusted = three_by_three(x, p + c, far, one, two, three, trusted)
+                else:
+                    value, trusted = any_cells(x, p + c, far, taps, rows, count, trusted)
+                nonzero = end(value, divisors, at + c, lead, y, to + at + c, width, past, nonzero)
+        return lost(trusted), lost(nonzero)
+
     @machine.kernel
     def fold_lanes(x_at, y_at, z_at, scratch_at, g_at, flags_at, first, last):
         g, s = pointer(g_at, types.int64), pointer(scratch_at, work)
@@ -113,6 +193,10 @@ def kernel(dtype: str, operation: str) -> Any:
         rank, divisors, wide = g[RANK], pointer(g[DIVISORS], work), g[LANES]
         e = AXES + (rank - 1) * AXIS_WIDTH
         m, table, together = g[e + COUNT], g[e + TABLE], g[BESIDE]
+        # Windows that share few positions are folded at once: it takes fewer loads and stores.
+        kernel, stride, whole, asked_for = g[e + KERNEL], g[e + STRIDE], wide >= width, 0
+        if (not BY_BLOCKS) & (g[DISTANT] != 0) & (wide * size_of >= FAR_APART):
+            asked_for = min(kernel, stride)
         across = 1
         for axis in range(1, rank - 1):
             across *= g[AXES + axis * AXIS_WIDTH + COUNT]
@@ -141,16 +225,24 @@ def kernel(dtype: str, operation: str) -> Any:
                     low, high = hull(g, rank - 1, j, after)
                     at, cells = base + low * wide, (high - low) * wide
                     start, share = reached + flow * j // m, flow * (after - j) // m
-                    if count > 0:
-                        for c in range(0, cells, AT_ONCE):
+                    if whole & (count > 0) & ((kernel - stride) * count <= kernel + stride):
+                        if flow > 0:
+                            asked = ask(x_at, asked, start + share)
+                        read_from = (x, x_at, base, rows, count, wide)
+                        written = (divisors, factor, y, to, past)
+                        strange, zero = at_once(read_from, written, g, table, j, after, asked_for)
+                        seen |= strange
+                    else:
+                        for c in range(0, cells if count > 0 else 0, AT_ONCE):
                             some = min(AT_ONCE, cells - c)
                             if flow > 0:
                                 asked = ask(x_at, asked, start + share * (c + some) // cells)
                             seen |= fold(x, at + c, rows, count, some, s, c)
-                    else:
-                        for c in range(cells):
+                        for c in range(cells if count == 0 else 0):
                             s[c] = fill
-                    zero = along(s, low, wide, g, table, j, after, divisors, factor, y, to, past)
+                        zero = along(
+                            s, low, wide, g, table, j, after, divisors, factor, y, to, past
+                        )
                     if zero:
                         mixed |= negative(x, at, rows, count, cells)
             if seen:

@@ -33,7 +33,17 @@ from lunette.kernels.cpu.choosing import (
 )
 from lunette.kernels.cpu.lane_plan import LanePlan, lane_plan
 from lunette.kernels.cpu.library import Kernels
-from lunette.kernels.cpu.plan import BANDS, DIRECT, MAX, MEAN, SIDE_BY_SIDE, SMOOTH, Plan, lane_axis
+from lunette.kernels.cpu.plan import (
+    BANDS,
+    DIRECT,
+    LINE,
+    MAX,
+    MEAN,
+    SIDE_BY_SIDE,
+    SMOOTH,
+    Plan,
+    lane_axis,
+)
 from lunette.kernels.cpu.same_work import said_anew
 from lunette.kernels.cpu.small_items import Operand, SmallItems, in_parts
 from lunette.kernels.cpu.smooth_choice import gradient_by_lanes, lanes_of, rises
@@ -48,10 +58,15 @@ __all__ = ["gather_call", "gradient_call"]
 
 Shape = tuple[int, ...]
 
+FEW_READERS, ENOUGH_LINES = 9, 3
+"""Where shares of a mean's gradient are added up at once and not axis by axis: outputs that read a position, at most,
+and lines of channels, at least."""
+
 direct = Kernels("direct")
 gathered = Kernels("gathered")
 lane_gathered = Kernels("lane_gathered")
 lane_scattered = Kernels("lane_scattered")
+lane_spread = Kernels("lane_spread")
 offsets = Kernels("offsets")
 scattered = Kernels("scattered")
 shares = Kernels("shares")
@@ -116,11 +131,19 @@ def _mean_gradient(
     if not plan.has_readers:
         return None
     plan.divide_as(real_dtype(dtype))
-    kernel = (unshared if plan.unshared else spread).kernel(dtype.name)
+    kernels = _spreading(plan, real_dtype(dtype).itemsize, shape[lane] if lane >= 0 else 0)
     units, scratch = plan.items * plan.slabs, 8 * plan.spread_cells
-    call = Call(kernel, plan, whole_shape, dtype, lane, units, scratch)
+    call = Call(kernels.kernel(dtype.name), plan, whole_shape, dtype, lane, units, scratch)
     whole = past_caches(plan, shape, dtype.itemsize, vector_bytes(dtype)) == DIRECT
-    return call if plan.unshared and whole else call.in_pieces(plan.slab_edges, 2)
+    return call if kernels is not spread and whole else call.in_pieces(plan.slab_edges, 2)
+
+
+def _spreading(plan: Plan, size: int, channels: int) -> Kernels:
+    """Which kernels spread the gradient of a mean, on numbers of `size` bytes; where there are channels, these are last."""
+    if plan.unshared:
+        return unshared
+    few = plan.most_readers <= FEW_READERS and channels * size >= ENOUGH_LINES * LINE
+    return lane_spread if few and len(plan.longest) == 2 else spread
 
 
 def _tiled_gradient(

@@ -80,9 +80,9 @@ Strides = tuple[int, ...]
 # Kinds of reduction.
 MAX, MEAN, SMOOTH = range(3)
 
-SLAB_CELLS, SPREAD_CELLS = 1 << 16, 1 << 12
+SLAB_CELLS, SPREAD_CELLS, SPREAD_LANES = 1 << 16, 1 << 12, 1 << 15
 """Cells that a unit of a gradient owns, where the first pooled axis can be cut that fine: as a rule,
-and of a mean."""
+of a mean, and of a mean with channels last."""
 
 FOLDED = 8
 """Cells of a window along one axis that are folded one by one; more are folded by doubling."""
@@ -196,10 +196,13 @@ class Plan:
         self.unshared = (
             rank > 1 and lane < 0 and all((r[:, MEMBERS] <= 1).all() for r in kept_readers)
         )
+        self.most_readers = prod(int(r[:, MEMBERS].max(initial=0)) for r in kept_readers)
         for i, table in enumerate(kept_readers):
             entry_of(header, i)[READ_BY] = place
             place += table.size
-        owned = SPREAD_CELLS if with_readers else SLAB_CELLS
+        owned = SLAB_CELLS
+        if with_readers:
+            owned = SPREAD_LANES if lane >= 0 else SPREAD_CELLS
         slabs = _slabs(op.regions[0], pooled, owned // (max(1, shape[lane]) if lane >= 0 else 1))
         header[SLABS], header[SLABS_AT] = len(slabs), place
         header[OUTPUT_ROWS] = prod(outputs[:-1])

@@ -37,6 +37,7 @@ from lunette.kernels.cpu.traits import (
 )
 from lunette.kernels.cpu.window_tables import reach
 from lunette.ops.pooling import Pooling
+from lunette.regions import Adaptive
 
 __all__ = ["forward_call"]
 
@@ -129,7 +130,10 @@ def _mean_value(plan: Plan, op: Pooling, dtype: Any, out: Shape, result: Any, la
         return by_output_rows(narrow_means.kernel(dtype.name), plan, out, result, SEVERAL)
     volume = op.rank == 3 and way(plan) != "" and not with_lanes(plan)
     by_rows = few_rows(plan) and (op.rank == 2 or volume)
-    by_rows = by_rows and all(reach(r) <= FOLDED_SUM for r in op.regions[:-1])
+    cells = map(reach, op.regions[:-1])
+    if with_lanes(plan) and all(isinstance(r, Adaptive) for r in op.regions):
+        cells = map(int, plan.longest[:-1])  # no two windows that lie alike share a cell
+    by_rows = by_rows and all(k <= FOLDED_SUM for k in cells)
     if by_rows:
         kernel, units = _folded(plan, dtype, "add"), plan.items * plan.folded_tiles
         scratch, edges = plan.folded_bytes, plan.folded_edges
