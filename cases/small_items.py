@@ -23,6 +23,8 @@ SHAPES: tuple[tuple[tuple[int, ...], tuple[Region, ...]], ...] = (
     ((7, 5), (Adaptive(3), Adaptive(2))),
     ((3, 12), (Adaptive(2), Adaptive(5))),
     ((4, 3, 5), (Sliding(2, 2), Sliding(3, 2, 1), Sliding(3, 1, 1))),
+    ((7, 23), (Sliding(3, 3, 1), Sliding(4, 3, 1))),
+    ((5, 30), (Adaptive(2), Adaptive(7))),
 )
 """Lengths of the axes of an item, and windows on them."""
 

@@ -156,20 +156,24 @@ def kernel(dtype: str, operation: str) -> Any:
                 ask_line(x_at + (p + rows[r] + t * wide) * size_of + PAGE)
 
     @compiled
-    def at_once(read_from, written, g, table, first, last, asked_for):
+    def at_once(read_from, written, asks, g, table, first, last):
         """`along` of windows whose rows are not folded before: each cell is read where it lies.
 
-        Gives whether a lane must not be trusted, and whether a result is zero. So many positions are asked for in each row
-        meanwhile, as many as are new to a window.
+        Asks are the address of x, bytes asked for and reached, and the share of a window; and how many positions of each
+        row are asked for, as many as are new to a window. Gives whether a lane must not be trusted, whether a result is zero, and the bytes asked for.
         """
         apart()
-        x, x_at, base, rows, count, wide = read_from
+        x, base, rows, count, wide = read_from
+        x_at, asked, reached, share, asked_for = asks
         divisors, factor, y, to, past = written
         lead, nonzero, trusted = spread(factor), all_lanes(), all_lanes()
         one, two, three = rows[0], rows[1] if count > 1 else 0, rows[2] if count > 2 else 0
         for j in range(first, last):
             w, at = table + WINDOW_WIDTH * j, j * wide
             p, far, taps = base + g[w + START] * wide, g[w + STEP] * wide, g[w + MEMBERS]
+            if share > 0:
+                reached += share
+                asked = ask(x_at, asked, reached)
             for vector in range(0, wide, width):
                 # The last vector ends with the position, so it may repeat some lanes of the one before.
                 c = min(vector, wide - width)
@@ -182,7 +186,7 @@ def kernel(dtype: str, operation: str) -> Any:
                 else:
                     value, trusted = any_cells(x, p + c, far, taps, rows, count, trusted)
                 nonzero = end(value, divisors, at + c, lead, y, to + at + c, width, past, nonzero)
-        return lost(trusted), lost(nonzero)
+        return lost(trusted), lost(nonzero), asked
 
     @machine.kernel
     def fold_lanes(x_at, y_at, z_at, scratch_at, g_at, flags_at, first, last):
@@ -226,11 +230,10 @@ def kernel(dtype: str, operation: str) -> Any:
                     at, cells = base + low * wide, (high - low) * wide
                     start, share = reached + flow * j // m, flow * (after - j) // m
                     if whole & (count > 0) & ((kernel - stride) * count <= kernel + stride):
-                        if flow > 0:
-                            asked = ask(x_at, asked, start + share)
-                        read_from = (x, x_at, base, rows, count, wide)
+                        read_from = (x, base, rows, count, wide)
                         written = (divisors, factor, y, to, past)
-                        strange, zero = at_once(read_from, written, g, table, j, after, asked_for)
+                        asks = (x_at, asked, start, flow // m, asked_for)
+                        strange, zero, asked = at_once(read_from, written, asks, g, table, j, after)
                         seen |= strange
                     else:
                         for c in range(0, cells if count > 0 else 0, AT_ONCE):

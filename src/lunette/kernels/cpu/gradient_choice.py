@@ -89,7 +89,9 @@ def gradient_call(
     ]
     again = lambda: gradient_call(op, shape, strides, grad, dtype, False)  # noqa: E731
     if trusting and (
-        small := in_parts(op, shape, operands, lambda *part: gradient_call(op, *part, dtype))
+        small := in_parts(
+            op, shape, operands, "gradients", lambda *part: gradient_call(op, *part, dtype)
+        )
     ):
         small.again = again
         return small
@@ -207,7 +209,7 @@ def gather_call(
         Operand("w", shape, dtype),
     ]
     if small := in_parts(
-        op, shape, operands, lambda part, _, grad: gather_call(op, part, grad, dtype)
+        op, shape, operands, "gradients", lambda part, _, grad: gather_call(op, part, grad, dtype)
     ):
         return small
     lane = lane_axis(kept_shape(op, shape), in_elements(grad, dtype), op.rank)

@@ -21,7 +21,7 @@ from lunette.kernels.cpu.layout import (
     entry_of,
     lie_of,
 )
-from lunette.kernels.cpu.plan import SIDE_BY_SIDE, SMALL, Plan, lane_axis
+from lunette.kernels.cpu.plan import SIDE_BY_SIDE, Plan, lane_axis
 from lunette.kernels.cpu.tiling import reading_spans, reading_taps
 from lunette.kernels.cpu.window_tables import reach_of_window
 from lunette.ops.base import is_float
@@ -35,9 +35,6 @@ Shape = tuple[int, ...]
 
 LOOKS = 32
 """How often a cell is looked at, at most, where its windows have to be searched one cell after the other."""
-
-PARTS = 8
-"""Rows of outputs of a large call, at least: threads share them."""
 
 FEWEST_CHANNELS = 16
 """Channels that fill a vector of any dtype that goes by vectors of channels."""
@@ -64,8 +61,7 @@ def lane_plan(
     if not (reach_of_window(op, shape) <= SIDE_BY_SIDE if smooth else few_looks(op, shape)):
         return None
     plan = LanePlan(op, shape, (steps, others, others), lane)
-    few = plan.cells_visited > SMALL and plan.items * plan.output_rows < PARTS
-    return (plan, lane) if plan.has_winners and not few else None
+    return (plan, lane) if plan.has_winners else None
 
 
 def few_looks(op: Pooling, shape: Shape) -> bool:

@@ -21,7 +21,7 @@ from lunette.kernels.cpu.results import new_array
 from lunette.kernels.cpu.steps import ARRAYS, FLAGS, FLAGS_STEP, KERNEL, STEP, TABLE, UNITS
 from lunette.kernels.cpu.window_tables import regular
 from lunette.ops.pooling import Pooling
-from lunette.reductions import SmoothMax
+from lunette.reductions import Mean, SmoothMax
 
 __all__ = ["Operand", "SmallItems", "in_parts"]
 
@@ -30,10 +30,10 @@ Shape = tuple[int, ...]
 
 chains, transposition = Kernels("chains"), Kernels("transposition")
 
-SHORT, SHORT_ENOUGH = 10, 20
-"""Cells of the rows of a small item, at most: where windows lie alike, and where they do not or a max is smooth."""
+SHORT, MIDDLE, LONG = 10, 20, 64
+"""Cells of the rows of a small item, at most: see `_longest`."""
 
-MOST_CELLS = 512
+MOST_CELLS = 1 << 12
 """Cells of a small item, at most."""
 
 FEWEST, MOST, BYTES = 64, 256, 1 << 17
@@ -64,14 +64,18 @@ class Operand(NamedTuple):
 
 
 def in_parts(
-    op: Pooling, shape: Shape, operands: list[Operand], choice: Callable[..., Any]
+    op: Pooling, shape: Shape, operands: list[Operand], verb: str, choice: Callable[..., Any]
 ) -> SmallItems | None:
     """The call of a verb on small items, of an input of this shape; None where they are not served so.
+
+    Verbs are "values", "winners", "tangents" and "gradients".
 
     `choice` is given the shape of a part of the input, and the strides of a part of each operand that is read, and
     gives the call on parts.
     """
-    part = _part(op, shape, max(o.dtype.itemsize for o in operands))
+    sizes = [o.dtype.itemsize for o in operands]
+    short = shape[-1] <= _longest(op, shape, verb, sizes[1])  # the first may be offsets
+    part = _part(op, shape, max(sizes)) if short else 0
     if not part or not all(o.in_order for o in operands):
         return None
     first = len(shape) - op.rank
@@ -84,13 +88,33 @@ def in_parts(
     return SmallItems(inner, prod(shape[:first]), part, operands)
 
 
+def _longest(op: Pooling, shape: Shape, verb: str, size: int) -> int:
+    """Cells of a row, at most, of items that are quicker side by side; found by measurement. A number has `size` bytes.
+
+    Kernels for rows are at their best where windows lie alike with a stride of one or two, and worst where they have to
+    search windows that do not.
+    """
+    pooled = shape[len(shape) - op.rank :]
+    lies = [regular(r, n) for r, n in zip(op.regions, pooled, strict=True)]
+    alike, near = all(kernel for *_, kernel in lies), 0 < lies[-1][0] <= 2
+    if isinstance(op.reduction, SmoothMax):
+        return MIDDLE if near or not alike else LONG // 2
+    if verb == "values":
+        return SHORT if alike else MIDDLE
+    if isinstance(op.reduction, Mean):
+        return SHORT if alike else LONG // 2
+    if size > 4:
+        return SHORT if alike else LONG // 2
+    if alike and near:
+        return SHORT if verb == "tangents" else MIDDLE
+    return LONG
+
+
 def _part(op: Pooling, shape: Shape, size: int) -> int:
     """How many items go together; 0 where they are not small, or too few, or have one window each."""
     first = len(shape) - op.rank
     items, cells = prod(shape[:first]), prod(shape[first:])
-    alike = all(regular(r, n)[3] for r, n in zip(op.regions, shape[first:], strict=True))
-    brief = alike and not isinstance(op.reduction, SmoothMax)
-    if shape[-1] > (SHORT if brief else SHORT_ENOUGH) or not 0 < cells <= MOST_CELLS:
+    if not 0 < cells <= MOST_CELLS:
         return 0
     if op.rank < 2 or items < ENOUGH or prod(op.out_shape(shape)) == items:
         return 0

@@ -165,7 +165,7 @@ def shares_little(plan: Plan, searched: bool = False) -> bool:
     *_, alike = lie_of(plan.table, len(plan.longest) - 1)
     if plan.longest[-1] <= (BRIEF if searched or not alike else FOLDED) or not _side_by_side(plan):
         return False
-    if searched and alike and prod(plan.longest) <= SIDE_BY_SIDE:
+    if searched and alike and prod(plan.longest) < SIDE_BY_SIDE:
         return False
     return _visited(plan) <= 2 * prod(_of_axes(plan, EXTENT))
 

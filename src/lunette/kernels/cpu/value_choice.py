@@ -65,7 +65,9 @@ def forward_call(
     operands = [Operand("r", shape, dtype, strides), Operand("w", out, result)]
     again = lambda: forward_call(op, shape, strides, dtype, False)  # noqa: E731
     if trusting and (
-        small := in_parts(op, shape, operands, lambda *part: forward_call(op, *part, dtype))
+        small := in_parts(
+            op, shape, operands, "values", lambda *part: forward_call(op, *part, dtype)
+        )
     ):
         small.again = again
         return small

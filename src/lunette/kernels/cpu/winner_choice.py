@@ -50,7 +50,9 @@ def indices_call(
     places = Operand("w", out, np.dtype(np.int64))
     operands = [Operand("r", shape, dtype, strides), Operand("w", out, dtype), places]
     if trusting and (
-        small := in_parts(op, shape, operands, lambda *part: indices_call(op, *part, dtype))
+        small := in_parts(
+            op, shape, operands, "winners", lambda *part: indices_call(op, *part, dtype)
+        )
     ):
         return small
     if lanes := lane_plan(op, shape, strides, strides, dtype):
@@ -81,7 +83,9 @@ def offsets_call(
     out = kept_shape(op, shape)
     kept = Operand("w", out, np.dtype(np.uint8))
     operands = [Operand("r", shape, dtype, strides), Operand("w", out, dtype), kept]
-    if small := in_parts(op, shape, operands, lambda *part: offsets_call(op, *part, dtype)):
+    if small := in_parts(
+        op, shape, operands, "winners", lambda *part: offsets_call(op, *part, dtype)
+    ):
         return small
     lanes = lane_plan(op, shape, strides, strides, dtype)
     if lanes and lanes[0].cells <= MOST_CELLS:
@@ -108,7 +112,9 @@ def tangent_call(
     ]
     again = lambda: tangent_call(op, shape, strides, tangent, dtype, False)  # noqa: E731
     if trusting and (
-        small := in_parts(op, shape, operands, lambda *part: tangent_call(op, *part, dtype))
+        small := in_parts(
+            op, shape, operands, "tangents", lambda *part: tangent_call(op, *part, dtype)
+        )
     ):
         small.again = again
         return small
