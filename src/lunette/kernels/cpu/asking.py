@@ -8,7 +8,10 @@ lines of all eight pages, then the second lines. That is the way for Intel's pro
 AMD's lose by it, see the benchmarks. They foresee enough by themselves where a kernel does little else than read,
 unless it reads a few rows at once that are neither short nor long: these it asks for two pages ahead.
 Where it does more, it asks for what is a page ahead; where it goes through several planes at once, for
-the rows of the planes after these, or the next rows of large ones. All are to wait in the second cache.
+the rows of the planes after these, or the next rows of large ones; where it goes through several positions of many
+channels at once, for what is a page ahead of each. All are to wait in the second cache.
+
+What may be in a cache already is not worth asking for: kernels that are quick enough to notice look at the plan (`DISTANT`).
 
 Where to ask follows from where the kernel is in the input, so nothing is kept between calls. An
 address outside any array does no harm.

@@ -94,7 +94,7 @@ FOLDED_SUM = 16
 """Cells of overlapping windows that are added one by one; more are added by doubling."""
 
 SIDE_BY_SIDE = 64
-"""Cells of a window up to which neighbouring windows go cell by cell, side by side."""
+"""Cells of a window up to which neighbouring windows go cell by cell, side by side; winners, below which."""
 
 MOST_ROWS, SHARED = 1 << 12, 9
 """Rows of a window that are folded as they are listed, and how often each row may be read for that."""

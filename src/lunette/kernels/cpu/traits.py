@@ -145,10 +145,11 @@ def plane_by_plane(plan: Plan, size: int) -> bool:
         return False
     *before, _, (_, origin, _, _) = (lie_of(plan.table, axis) for axis in range(len(plan.longest)))
     apart = all(dilation * (kernel - 1) < stride for stride, _, dilation, kernel in before)
-    several = prod(plan.longest[:-2]) > 1 and plan.longest[-2] <= 2 and origin == 0
+    several, of_two_rows = prod(plan.longest[:-2]) > 1, plan.longest[-2] <= 2
     plane = prod(_of_axes(plan, EXTENT)[-2:]) * size
     results = prod(_of_axes(plan, COUNT)[1:]) * size
-    return apart and several and plane <= SMALL_PLANE and results <= WAITING
+    small = plane <= SMALL_PLANE and results <= WAITING
+    return apart and several and of_two_rows and origin == 0 and small
 
 
 def with_lanes(plan: Plan) -> bool:
