@@ -113,6 +113,37 @@ def kernel(dtype: str) -> Any:
             to += m
         return lost(both(trusted, others)), lost(nonzero), asked
 
+    @compiled
+    def pool_plane(x, y, g, base, planes, plane, count, to, rows, from_first, asks):
+        """All rows of maxima of a window's plane number `plane` of `count`.
+
+        Gives whether a lane must not be trusted, and whether a −0 is where the last plane leaves a zero.
+        """
+        within()
+        x_at, reached, share = asks
+        e = AXES + (g[RANK] - 1) * AXIS_WIDTH
+        f = e - AXIS_WIDTH
+        n, m, lines, far = g[e + EXTENT], g[e + COUNT], g[f + COUNT], g[f + STEP_X]
+        at, line, asked = base + planes[plane], 0, reached
+        seen = mixed = False
+        while line < lines:
+            w = g[f + TABLE] + WINDOW_WIDTH * line
+            start, length = at + g[w + START] * far, g[w + MEMBERS]
+            # A single row is its own second.
+            second = g[w + STEP] * far if length > 1 else 0
+            taken, down = from_first if line == 0 else alike(g, line, lines - line, False)
+            read = (x, start, second, down * far, n)
+            written = (y, to, m, taken, plane > 0)
+            strange, zero, asked = pool(read, written, (x_at, asked, reached, share))
+            if zero & (plane == count - 1):
+                rows_of_planes(planes, count, second, length, rows, False)
+                for t in range(taken):
+                    there = base + start - at + t * down * far
+                    mixed |= negative(x, there, rows, count * length, n)
+            seen |= strange
+            line, to, reached = line + taken, to + taken * m, reached + taken * share
+        return seen, mixed
+
     @machine.kernel
     def pool_planes(x_at, y_at, z_at, scratch_at, g_at, flags_at, first, last):
         g, x, y = pointer(g_at, types.int64), pointer(x_at, memory), pointer(y_at, kept)
@@ -122,9 +153,10 @@ def kernel(dtype: str) -> Any:
         rank = g[RANK]
         e = AXES + (rank - 1) * AXIS_WIDTH
         f = e - AXIS_WIDTH
-        n, m, lines, far, between = g[e + EXTENT], g[e + COUNT], g[f + COUNT], g[f + STEP_X], 1
+        n, lines, between = g[e + EXTENT], g[f + COUNT], 1
         for axis in range(1, rank - 2):
             between *= g[AXES + axis * AXIS_WIDTH + COUNT]
+        results = lines * g[e + COUNT]
         flow = g[f + EXTENT] * n // lines * size_of if g[FLOW] > 0 else 0
         from_first = alike(g, 0, lines, False)
         for unit in range(first, last):
@@ -138,28 +170,14 @@ def kernel(dtype: str) -> Any:
             while i < end:
                 members = g[g[AXES + TABLE] + WINDOW_WIDTH * i + MEMBERS]
                 count, _ = list_cells(g, rank - 2, output, planes, g[LIST])
-                share = count // members
+                share, to = count // members, target + output * results
                 for plane in range(member * share, (member + 1) * share):
-                    at, to, line = base + planes[plane], target + output * lines * m, 0
-                    asked = reached = at * size_of
-                    while line < lines:
-                        w = g[f + TABLE] + WINDOW_WIDTH * line
-                        start, length = at + g[w + START] * far, g[w + MEMBERS]
-                        # A single row is its own second.
-                        second = g[w + STEP] * far if length > 1 else 0
-                        taken, down = (
-                            from_first if line == 0 else alike(g, line, lines - line, False)
-                        )
-                        read = (x, start, second, down * far, n)
-                        written = (y, to, m, taken, plane > 0)
-                        strange, zero, asked = pool(read, written, (x_at, asked, reached, flow))
-                        if zero & (plane == count - 1):
-                            rows_of_planes(planes, count, second, length, rows, False)
-                            for t in range(taken):
-                                there = base + start - at + t * down * far
-                                mixed |= negative(x, there, rows, count * length, n)
-                        seen |= strange
-                        line, to, reached = line + taken, to + taken * m, reached + taken * flow
+                    asks = (x_at, (base + planes[plane]) * size_of, flow)
+                    strange, found = pool_plane(
+                        x, y, g, base, planes, plane, count, to, rows, from_first, asks
+                    )
+                    seen |= strange
+                    mixed |= found
                 output += 1
                 if output == (i + 1) * between:
                     member += 1
