@@ -30,7 +30,7 @@ from cases.channels_last import (
     turned,
     turned_parts,
 )
-from cases.geometries import (
+from cases.directed_windows import (
     LARGE,
     LARGE_APART,
     LINES,

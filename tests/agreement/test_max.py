@@ -7,7 +7,7 @@ import pytest
 
 from cases import geometries, values
 from cases.agreement import TIES, Specification, max_disagreements, run
-from cases.geometries import LARGE, LARGE_APART, PLANES
+from cases.directed_windows import LARGE, LARGE_APART, PLANES
 from cases.workloads import WORKLOADS, dtype_named
 from lunette.regions import Adaptive, Global, Sliding
 

@@ -7,7 +7,7 @@ import lunette as ln
 from cases import values
 from cases.agreement import bounded_errors, differing_bits, direction, pool, run
 from cases.directed import around_the_limit, one_by_one
-from cases.geometries import PAIRS
+from cases.directed_windows import PAIRS
 from cases.workloads import dtype_named
 from lunette.reductions import SmoothMax
 from lunette.regions import Sliding
