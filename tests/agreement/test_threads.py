@@ -1,5 +1,7 @@
 """The same bits for any number of threads; safe from many Python threads and after a fork."""
 
+import ctypes
+import itertools
 import subprocess
 import sys
 import textwrap
@@ -10,6 +12,8 @@ import pytest
 import lunette as ln
 from cases import oracle, values
 from cases.agreement import differing_bits, direction, run
+from lunette.kernels.cpu.crew import share_out
+from lunette.kernels.cpu.library import PARAMETERS
 
 # Large enough that a kernel has reason to share the work among threads.
 CASES = (
@@ -58,6 +62,27 @@ def test_threaded_max_is_the_oracle_bit_for_bit(backend, threads):
     assert not differing_bits(run(op, "forward", x, None, backend), y)
     assert not differing_bits(run(op, "forward_with_indices", x, None, backend)[1], indices)
     assert not differing_bits(run(op, "vjp", x, grad, backend), oracle.vjp(op, x, grad), True)
+
+
+@pytest.mark.parametrize("units", [2, 7, 64, 1000, 12345])
+def test_ranges_cover_each_unit_once_and_the_last_are_short(threads, units):
+    """So that all threads end together."""
+    taken = []
+
+    @ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_int64] * PARAMETERS)
+    def kernel(*arguments):
+        taken.append(arguments[-2:])
+        return 0
+
+    threads(3)
+    share_out(kernel, lambda memory: (0,) * (PARAMETERS - 2), units, cells=1 << 30)
+    taken.sort()
+    assert [first for first, _ in taken] == [0, *(last for _, last in taken[:-1])]
+    assert taken[-1][1] == units
+    sizes = [last - first for first, last in taken]
+    assert sizes[0] <= max(1, units // 3)
+    assert all(a >= b for a, b in itertools.pairwise(sizes)), sizes
+    assert sizes[-1] <= max(1, units // 64), sizes
 
 
 @pytest.mark.parametrize("count", [0, -1, 1.5, True, "2"])

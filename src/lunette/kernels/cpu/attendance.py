@@ -28,10 +28,11 @@ from lunette.kernels.cpu.board import (
     HELPERS,
     INSIDE,
     KERNEL,
+    LEAST,
     NEXT,
     OPEN,
     PRESENT,
-    RANGES,
+    SHARE,
     TURN,
     UNITS,
 )
@@ -79,6 +80,18 @@ def add(context: Any, board: Any, word: Any, value: Any) -> Any:
 
 
 @intrinsic  # type: ignore[untyped-decorator]
+def replace(context: Any, board: Any, word: Any, old: Any, new: Any) -> Any:
+    """Put a number on the board if `old` is still there; gives what was."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        board, word, old, new = arguments
+        found = builder.cmpxchg(builder.gep(board, [word]), old, new, ORDER, ORDER)
+        return builder.extract_value(found, 0)
+
+    return types.int64(board, types.int64, types.int64, types.int64), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
 def breathe(context: Any) -> Any:
     """Wait a moment, and leave the core's other thread what it needs."""
 
@@ -110,23 +123,27 @@ def kernel() -> Any:
 
     @compiled
     def take_ranges(board, number):
-        """Ranges of the call that is open, until there is none left."""
-        units, ranges = board[UNITS], board[RANGES]
+        """Ranges of the call that is open, until there is none left; the longest come first."""
+        units, share, least = board[UNITS], board[SHARE], board[LEAST]
         a = ARGUMENTS + EACH * number
-        part = add(board, NEXT, 1)
-        while part < ranges:
-            call(
-                board[KERNEL],
-                board[a],
-                board[a + 1],
-                board[a + 2],
-                board[a + 3],
-                board[a + 4],
-                board[a + 5],
-                units * part // ranges,
-                units * (part + 1) // ranges,
-            )
-            part = add(board, NEXT, 1)
+        first = look(board, NEXT)
+        while first < units:
+            last = min(units, first + max(least, (units - first) // share))
+            found = replace(board, NEXT, first, last)
+            if found == first:
+                call(
+                    board[KERNEL],
+                    board[a],
+                    board[a + 1],
+                    board[a + 2],
+                    board[a + 3],
+                    board[a + 4],
+                    board[a + 5],
+                    first,
+                    last,
+                )
+                found = look(board, NEXT)
+            first = found
 
     @compiled
     def lead(board):

@@ -25,10 +25,11 @@ from lunette.kernels.cpu.board import (
     GIVE_WAY,
     HELPERS,
     KERNEL,
+    LEAST,
     NEXT,
     OPEN,
     PRESENT,
-    RANGES,
+    SHARE,
     UNITS,
     WORDS,
 )
@@ -40,8 +41,9 @@ __all__ = ["share_out"]
 
 attendance = Kernels("attendance")
 
-RANGES_PER_THREAD = 8
-"""More ranges than threads, so that one that comes late or is held up leaves its share to others."""
+SHARE_EACH, SHORTEST = 4, 32
+"""How many times a range goes into a thread's part of the units that are left, and at most of all units. So the last
+ranges are short, and all threads end together, also where one comes late or is held up."""
 
 PATIENCE = 5000
 """Looks at the board before a helper sleeps: 0.1 to 0.3 ms, about what it takes to wake one."""
@@ -105,8 +107,8 @@ class _Crew:
             while len(self.helpers) < count - 1:
                 self.helpers.append(_Helper(self, len(self.helpers) + 1))
             board[KERNEL] = ctypes.cast(kernel, ctypes.c_void_p).value or 0
-            board[UNITS], board[RANGES] = units, min(units, count * RANGES_PER_THREAD)
-            board[HELPERS], board[NEXT] = count - 1, 0
+            board[UNITS], board[HELPERS], board[NEXT] = units, count - 1, 0
+            board[SHARE], board[LEAST] = count * SHARE_EACH, max(1, units // (count * SHORTEST))
             some = self.helpers[: count - 1]
             for number, memory in enumerate((of_this_thread(), *(h.memory for h in some))):
                 board[ARGUMENTS + EACH * number :][:6] = arguments(memory)
