@@ -13,7 +13,7 @@ import lunette as ln
 from cases import values
 from cases.agreement import differing_bits, direction, pool, run
 from lunette import offsets
-from lunette.kernels.cpu import turning
+from lunette.kernels.cpu.rearranging import turning
 from lunette.reductions import Mean, Reduction, SmoothMax
 from lunette.regions import Adaptive, Global, Region, Sliding
 

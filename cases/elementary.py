@@ -22,7 +22,7 @@ def _loop(name: str) -> Any:
     """A compiled loop over one of the kernels' functions, as kernels call it."""
     import numba
 
-    from lunette.kernels.cpu import elementary
+    from lunette.kernels.cpu.vectors import elementary
 
     if name in VECTORS:
         return _vector_loop(name)
@@ -52,10 +52,10 @@ def _vector_loop(name: str) -> Any:
     import numba
     from numba import types
 
-    from lunette.kernels.cpu import exponentials
-    from lunette.kernels.cpu.lanes import lanes
-    from lunette.kernels.cpu.machine import pointer
-    from lunette.kernels.cpu.powers import power, scales_of
+    from lunette.kernels.cpu.compiling.machine import pointer
+    from lunette.kernels.cpu.smooth.powers import power, scales_of
+    from lunette.kernels.cpu.vectors import exponentials
+    from lunette.kernels.cpu.vectors.lanes import lanes
 
     number = types.float32 if name.endswith("32") else types.float64
     here, scales = lanes(number, number, ""), scales_of(number)

@@ -13,7 +13,7 @@ import pytest
 import lunette as ln
 from lunette import boxes
 from lunette.kernels import threads
-from lunette.kernels.cpu import correlation, cutting
+from lunette.kernels.cpu.convolving import correlation, cutting
 from lunette.spec import convolution as meaning
 
 FLOATS = [np.float16, ml_dtypes.bfloat16, np.float32, np.float64]

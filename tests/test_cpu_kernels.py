@@ -8,9 +8,9 @@ import pytest
 
 import lunette as ln
 from lunette import dispatch
-from lunette.kernels.cpu.gradient_choice import gradient_call
-from lunette.kernels.cpu.value_choice import forward_call
-from lunette.kernels.cpu.winner_choice import indices_call
+from lunette.kernels.cpu.choice.gradients import gradient_call
+from lunette.kernels.cpu.choice.values import forward_call
+from lunette.kernels.cpu.choice.winners import indices_call
 from lunette.regions import Part
 
 RNG = np.random.default_rng(20261115)

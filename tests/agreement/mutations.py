@@ -21,29 +21,60 @@ def _of(module: str) -> str:
     return f"kernels/cpu/{module}.py"
 
 
-DIRECT, PLAN, HALVES, ELEMENTARY = _of("direct"), _of("plan"), _of("halves"), _of("elementary")
-PASSES, ROWS, COLUMNS = _of("passes"), _of("row_first"), _of("column_first")
-ALONG, WIDE, SWEEPS, LADDER = _of("rows"), _of("wide"), _of("sweeps"), _of("ladder")
-WIDE_WINDOWS, SCATTERED, BANDS = _of("wide_windows"), _of("scattered"), _of("bands")
-NARROW, SAME_WORK = _of("narrow_means"), _of("same_work")
-SMOOTH_LANES, LANE_SHARES = _of("smooth_lanes"), _of("lane_shares")
-FINISHED, STRAIGHT = _of("finished_means"), _of("straight_means")
-WINNERS, SPREAD, LANES = _of("winners"), _of("spread"), _of("lanes")
-MARKED, LANE_SCATTERED = _of("marked_passes"), _of("lane_scattered")
-HALF_LANES, STREAMS = _of("half_lanes"), _of("streams")
-FOLDED, UNSHARED, COUNTS = _of("folded_rows"), _of("unshared"), _of("counts")
-ALIKE, ACROSS, PLANES = _of("rows_alike"), _of("across_rows"), _of("plane_after_plane")
-FOLDED_LANES, FOLDING = _of("folded_lanes"), _of("folding")
-LANE_WINNERS, LANE_GATHERED = _of("lane_winners"), _of("lane_gathered")
-TRANSPOSITION, TURNING, LANE_PLAN = _of("transposition"), _of("turning"), _of("lane_plan")
-PLACES, TABLES, VECTOR_CODE = _of("places"), _of("window_tables"), _of("vector_code")
-ONE_EACH, LANE_SPREAD = _of("one_window_each"), _of("lane_spread")
-OFFSETS, GATHERED, SMOOTH = _of("offsets"), _of("gathered"), _of("smooth")
-WINNING = _of("winning_rows")
-PHASES, TILING, EXPONENTIALS = _of("phases"), _of("tiling"), _of("exponentials")
-PIVOTS, POWERS, SHARES = _of("pivots"), _of("powers"), _of("shares")
-POWER_SUMS = _of("power_sums")
-CHAINS, SMALL_ITEMS = _of("chains"), _of("small_items")
+DIRECT, PLAN, HALVES, ELEMENTARY = (
+    _of("direct"),
+    _of("plans/plan"),
+    _of("vectors/halves"),
+    _of("vectors/elementary"),
+)
+PASSES, ROWS, COLUMNS = _of("rows/passes"), _of("maxima/row_first"), _of("means/column_first")
+ALONG, WIDE, SWEEPS, LADDER = (
+    _of("rows/in_place"),
+    _of("maxima/wide"),
+    _of("maxima/sweeps"),
+    _of("means/ladder"),
+)
+WIDE_WINDOWS, SCATTERED, BANDS = (
+    _of("maxima/wide_windows"),
+    _of("maxima/scattered"),
+    _of("maxima/bands"),
+)
+NARROW, SAME_WORK = _of("means/narrow_means"), _of("choice/same_work")
+SMOOTH_LANES, LANE_SHARES = _of("smooth/lane_values"), _of("smooth/lane_shares")
+FINISHED, STRAIGHT = _of("means/finished_means"), _of("means/straight_means")
+WINNERS, SPREAD, LANES = _of("maxima/winners"), _of("means/spread"), _of("vectors/lanes")
+MARKED, LANE_SCATTERED = _of("maxima/marked_passes"), _of("maxima/lane_scattered")
+HALF_LANES, STREAMS = _of("vectors/half_lanes"), _of("running/streams")
+PAST = _of("vectors/past_caches")
+FOLDED, UNSHARED, COUNTS = (
+    _of("small_windows/folded_rows"),
+    _of("means/unshared"),
+    _of("rows/counts"),
+)
+ALIKE, ACROSS, PLANES = (
+    _of("small_windows/rows_alike"),
+    _of("rows/across_rows"),
+    _of("small_windows/plane_after_plane"),
+)
+FOLDED_LANES, FOLDING = _of("small_windows/folded_lanes"), _of("small_windows/folding")
+LANE_WINNERS, LANE_GATHERED = _of("maxima/lane_winners"), _of("maxima/lane_gathered")
+TRANSPOSITION, TURNING, LANE_PLAN = (
+    _of("vectors/transposition"),
+    _of("rearranging/turning"),
+    _of("plans/lane_plan"),
+)
+PLACES, TABLES, VECTOR_CODE = (
+    _of("rows/places"),
+    _of("plans/window_tables"),
+    _of("vectors/vector_code"),
+)
+ONE_EACH, LANE_SPREAD = _of("maxima/one_window_each"), _of("means/lane_spread")
+OFFSETS, GATHERED, SMOOTH = _of("maxima/offsets"), _of("maxima/gathered"), _of("smooth/values")
+WINNING = _of("maxima/winning_rows")
+PHASES, TILING, EXPONENTIALS = _of("rows/phases"), _of("plans/tiling"), _of("vectors/exponentials")
+PIVOTS, POWERS, SHARES = _of("smooth/pivots"), _of("smooth/powers"), _of("smooth/shares")
+POWER_SUMS = _of("smooth/power_sums")
+CHAINS, SMALL_ITEMS = _of("running/chains"), _of("rearranging/small_items")
 
 MUTATIONS: tuple[Mutation, ...] = (
     # -- which cells a window reads --
@@ -288,7 +319,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "the place of a winner without its block",
-        WIDE_WINDOWS,
+        PLACES,
         "place += (g[w + START] + cell * g[w + STEP]) * g[e + what]",
         "place += g[w + START] * g[e + what]",
         "wide indices",
@@ -1067,14 +1098,14 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "the end of a line left on the stage",
-        STREAMS,
+        PAST,
         "store_part(target, skip, load(stage, skip), max(0, fill - skip))",
         "store_part(target, skip, load(stage, skip), 0)",
         "past the caches",
     ),
     Mutation(
         "a line that begins with what another began with",
-        STREAMS,
+        PAST,
         "store(stage, 0, load(stage, done))",
         "store(stage, 0, load(stage, 0))",
         "past the caches",

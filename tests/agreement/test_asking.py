@@ -7,10 +7,11 @@ import sys
 
 import lunette as ln
 from cases import values
-from lunette.kernels.cpu import asking
+from lunette.kernels.cpu.vectors import asking
 
 SCRIPT = """
-from lunette.kernels.cpu import asking, bands
+from lunette.kernels.cpu.vectors import asking
+from lunette.kernels.cpu.maxima import bands
 asking.BY_BLOCKS = bands.BY_BLOCKS = {by_blocks}
 from tests.agreement.test_asking import digest
 print(digest())

@@ -5,7 +5,8 @@ import pytest
 
 import lunette as ln
 from cases.agreement import run
-from lunette.kernels.cpu import long_axes, pooling
+from lunette.kernels.cpu import pooling
+from lunette.kernels.cpu.rearranging import long_axes
 
 CASES = [
     ((2, 300), lambda f: f((3,), stride=2, padding=1)),

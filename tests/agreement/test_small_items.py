@@ -6,10 +6,10 @@ import pytest
 import lunette as ln
 from cases import values
 from cases.small_items import small_items
-from lunette.kernels.cpu.gradient_choice import gather_call, gradient_call
-from lunette.kernels.cpu.small_items import SmallItems
-from lunette.kernels.cpu.value_choice import forward_call
-from lunette.kernels.cpu.winner_choice import indices_call, offsets_call, tangent_call
+from lunette.kernels.cpu.choice.gradients import gather_call, gradient_call
+from lunette.kernels.cpu.choice.values import forward_call
+from lunette.kernels.cpu.choice.winners import indices_call, offsets_call, tangent_call
+from lunette.kernels.cpu.rearranging.small_items import SmallItems
 
 
 @pytest.mark.parametrize(

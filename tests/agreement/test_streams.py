@@ -6,10 +6,11 @@ import pytest
 import lunette as ln
 from cases.agreement import run
 from cases.workloads import dtype_named
-from lunette.kernels.cpu import calls, layout, pieces, plan, tiling, traits
-from lunette.kernels.cpu.gradient_choice import gradient_call
-from lunette.kernels.cpu.value_choice import forward_call
-from lunette.kernels.cpu.winner_choice import indices_call, tangent_call
+from lunette.kernels.cpu.choice.gradients import gradient_call
+from lunette.kernels.cpu.choice.values import forward_call
+from lunette.kernels.cpu.choice.winners import indices_call, tangent_call
+from lunette.kernels.cpu.plans import layout, pieces, tiling, traits
+from lunette.kernels.cpu.running import calls
 
 CHOICES = (
     forward_call,
@@ -168,10 +169,10 @@ def test_a_large_result_is_past_the_caches_and_a_small_one_is_not():
 def test_rows_of_whole_lines_go_from_the_registers(stream):
     stream("past")
     for kernel, columns, way in (
-        (3, 64, plan.DIRECT),
-        (3, 62, plan.BY_LINES),
-        (3, 40, plan.BY_LINES),  # rows made together make short rows worth it
-        (5, 62, plan.BY_LINES),
+        (3, 64, layout.DIRECT),
+        (3, 62, layout.BY_LINES),
+        (3, 40, layout.BY_LINES),  # rows made together make short rows worth it
+        (5, 62, layout.BY_LINES),
         (5, 40, 0),
     ):
         shape, strides = (2, 4, columns), (16 * columns, 4 * columns, 4)

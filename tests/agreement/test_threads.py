@@ -12,8 +12,8 @@ import pytest
 import lunette as ln
 from cases import oracle, values
 from cases.agreement import differing_bits, direction, run
-from lunette.kernels.cpu.crew import share_out
-from lunette.kernels.cpu.library import PARAMETERS
+from lunette.kernels.cpu.compiling.library import PARAMETERS
+from lunette.kernels.cpu.running.crew import share_out
 
 # Large enough that a kernel has reason to share the work among threads.
 CASES = (

@@ -66,7 +66,7 @@ def _kernel(itemsize: int) -> Any:
     """The kernel for numbers of one or two bytes; it walks output rows `first ≤ row < last`."""
     from numba import types
 
-    from lunette.kernels.cpu.machine import kernel, pointer
+    from lunette.kernels.cpu.compiling.machine import kernel, pointer
 
     number = types.uint8 if itemsize == 1 else types.uint16
     unsigned = types.uint64

@@ -17,9 +17,9 @@ import torch
 from torch import Tensor
 
 from lunette import offsets as on_arrays
-from lunette.kernels.cpu.lane_plan import few_looks
-from lunette.kernels.cpu.plan import SIDE_BY_SIDE
-from lunette.kernels.cpu.window_tables import few_cells
+from lunette.kernels.cpu.plans.lane_plan import few_looks
+from lunette.kernels.cpu.plans.sizes import SIDE_BY_SIDE
+from lunette.kernels.cpu.plans.window_tables import few_cells
 from lunette.offsets import NOWHERE
 from lunette.reductions import Max
 from lunette.regions import Sliding

@@ -17,10 +17,9 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from lunette.kernels.cpu import machine
-from lunette.kernels.cpu.elementary import elementary
-from lunette.kernels.cpu.halves import codec
-from lunette.kernels.cpu.layout import (
+from lunette.kernels.cpu.compiling import machine
+from lunette.kernels.cpu.compiling.machine import pointer, real
+from lunette.kernels.cpu.plans.layout import (
     AXES,
     AXIS_WIDTH,
     BETA,
@@ -30,11 +29,14 @@ from lunette.kernels.cpu.layout import (
     DIVISOR,
     EXTENT,
     FLAT,
+    MAX,
+    MEAN,
     MEMBERS,
     OUTPUT_ROWS,
     RANK,
     SLABS,
     SLABS_AT,
+    SMOOTH,
     START,
     STEP,
     STEP_X,
@@ -44,18 +46,20 @@ from lunette.kernels.cpu.layout import (
     TABLE,
     WINDOW_WIDTH,
 )
-from lunette.kernels.cpu.machine import compiled, pointer, real
-from lunette.kernels.cpu.places import item_offset, list_cells, output_row
-from lunette.kernels.cpu.plan import MAX, MEAN, SMOOTH
-from lunette.kernels.cpu.powers import fused, log_over_beta, power, scales_of, shared_sums, sound
+from lunette.kernels.cpu.rows.passes import takes
+from lunette.kernels.cpu.rows.places import item_offset, list_cells, output_row
+from lunette.kernels.cpu.smooth.powers import (
+    fused,
+    log_over_beta,
+    power,
+    scales_of,
+    shared_sums,
+    sound,
+)
+from lunette.kernels.cpu.vectors.elementary import elementary
+from lunette.kernels.cpu.vectors.halves import codec
 
 __all__ = ["derivative_kernel", "gradient_kernel", "value_kernel"]
-
-
-@compiled
-def takes(best, v):
-    """Whether `v` wins over `best`: larger, or the first NaN."""
-    return (v > best) | ((v != v) & (best == best))
 
 
 @cache

@@ -6,15 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from lunette.kernels.cpu.calls import Call
-from lunette.kernels.cpu.gradient_choice import gather_call, gradient_call
-from lunette.kernels.cpu.lane_plan import lane_plan
-from lunette.kernels.cpu.long_axes import LONG, long_axis
-from lunette.kernels.cpu.small_items import SmallItems
-from lunette.kernels.cpu.smooth_choice import lanes_of
-from lunette.kernels.cpu.turning import ChannelsLast, channels_last
-from lunette.kernels.cpu.value_choice import forward_call
-from lunette.kernels.cpu.winner_choice import indices_call, offsets_call, tangent_call
+from lunette.kernels.cpu.choice.gradients import gather_call, gradient_call
+from lunette.kernels.cpu.choice.smooth import lanes_of
+from lunette.kernels.cpu.choice.values import forward_call
+from lunette.kernels.cpu.choice.winners import indices_call, offsets_call, tangent_call
+from lunette.kernels.cpu.plans.lane_plan import lane_plan
+from lunette.kernels.cpu.rearranging.long_axes import LONG, long_axis
+from lunette.kernels.cpu.rearranging.small_items import SmallItems
+from lunette.kernels.cpu.rearranging.turning import ChannelsLast, channels_last
+from lunette.kernels.cpu.running.calls import Call
 from lunette.ops.base import is_float
 from lunette.ops.pooling import Pooling
 from lunette.reductions import Max, Mean, SmoothMax

@@ -1,0 +1,133 @@
+"""What the choice of a kernel asks of an op, a shape and a dtype, whatever the verb; and calls that several verbs have."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from lunette.kernels.cpu.choice.smooth import far_apart
+from lunette.kernels.cpu.compiling.library import Kernels
+from lunette.kernels.cpu.plans.layout import MAX, MEAN, ROW_SIZE, SMOOTH
+from lunette.kernels.cpu.plans.plan import Plan, memory_order
+from lunette.kernels.cpu.plans.sizes import BRIEF, FOLDED, LINE, SIDE_BY_SIDE, SLACK
+from lunette.kernels.cpu.plans.tiling import MOST_CELLS, Tiling, lies_alike
+from lunette.kernels.cpu.plans.window_tables import few_cells, reach_of_window, regular
+from lunette.kernels.cpu.running.calls import Call
+from lunette.ops.base import is_float
+from lunette.ops.pooling import Pooling
+from lunette.reductions import Max, Mean, Reduction
+
+__all__ = [
+    "FEW",
+    "by_output_rows",
+    "by_winners",
+    "few_and_long",
+    "in_bytes",
+    "in_elements",
+    "is_half",
+    "kept_shape",
+    "kind_of",
+    "looked_at_each",
+    "real_dtype",
+    "result_steps",
+    "tiling_of",
+    "vector_bytes",
+]
+
+Shape = tuple[int, ...]
+
+FEW = 4
+"""Outputs of a row that are too few to go side by side; twice as many are if their windows are long."""
+
+winners = Kernels("maxima.winners")
+
+
+def tiling_of(
+    op: Pooling, shape: Shape, steps: tuple[Shape, Shape, Shape], dtype: Any, **how: Any
+) -> Tiling | None:
+    """The tiles of a call whose windows are small and lie alike; None where they do not."""
+    if reach_of_window(op, shape) > SIDE_BY_SIDE or not lies_alike(op, shape) or 0 in shape:
+        return None
+    if kind_of(op.reduction) == SMOOTH and far_apart(op.regions[-1], shape[-1]):
+        return None
+    size = 4 if is_half(dtype) else dtype.itemsize
+    if not is_float(dtype) and not isinstance(op.reduction, Max):
+        size = 8
+    tiling = Tiling(op, shape, steps, size, **how)
+    return None if tiling.empty or tiling.cells > MOST_CELLS else tiling
+
+
+def looked_at_each(op: Pooling, shape: Shape, dtype: Any) -> bool:
+    """Whether the winners of windows are found cell by cell, neighbours side by side; always, if a max is smooth."""
+    size = 4 if is_half(dtype) else dtype.itemsize
+    return not isinstance(op.reduction, Max) or few_cells(op, shape, size)
+
+
+def few_and_long(op: Pooling, shape: Shape, most: int = FEW) -> bool:
+    """Whether windows of a max along a row are few and long and share no cell, so that each is best folded by itself.
+
+    Up to `most` of them may be shorter.
+    """
+    region, n = op.regions[-1], shape[-1]
+    stride, _, dilation, kernel = regular(region, n)
+    outputs = region.out_length(n)
+    alone = dilation == 1 and (outputs == 1 or stride >= kernel)
+    long = kernel > (BRIEF if outputs <= most else FOLDED)
+    return isinstance(op.reduction, Max) and outputs <= 2 * FEW and long and alone
+
+
+def by_output_rows(kernel: Any, plan: Plan, shape: Shape, dtype: Any, scratch: int) -> Call:
+    """The call of a kernel whose units are rows of outputs."""
+    return Call(kernel, plan, shape, dtype, -1, plan.items * plan.output_rows, scratch)
+
+
+def by_winners(plan: Plan, verb: str, shape: Shape, dtype: Any, units: int) -> Call:
+    kernel = winners.kernel(dtype.name, verb)
+    # Values, marks, and for a gradient the sums of a slab; `room` says where each begins.
+    plan.room = plan.scratch_cells + int(plan.table[ROW_SIZE]) + SLACK
+    return Call(kernel, plan, shape, dtype, -1, units, 16 * plan.room + 8 * plan.slab_cells + 1024)
+
+
+def kind_of(reduction: Reduction) -> int:
+    if isinstance(reduction, Max):
+        return MAX
+    return MEAN if isinstance(reduction, Mean) else SMOOTH
+
+
+def kept_shape(op: Pooling, shape: Shape) -> Shape:
+    """The shape of the result with every pooled axis kept."""
+    out = op.out_shape(shape)
+    return out if op.keepdims else out + (1,) * op.rank
+
+
+def is_half(dtype: Any) -> bool:
+    return dtype.name in ("float16", "bfloat16")
+
+
+def vector_bytes(dtype: Any) -> int:
+    """Bytes of memory that a vector of results has: half a line for half types."""
+    return LINE // 2 if is_half(dtype) else LINE
+
+
+def real_dtype(dtype: Any) -> Any:
+    """The dtype of the arithmetic of means."""
+    return np.dtype(np.float64 if dtype.itemsize == 8 or not is_float(dtype) else np.float32)
+
+
+def in_bytes(steps: Shape, dtype: Any) -> Shape:
+    return tuple(s * dtype.itemsize for s in steps)
+
+
+def in_elements(strides: Shape, dtype: Any) -> Shape:
+    return tuple(s // dtype.itemsize for s in strides)
+
+
+def result_steps(shape: Shape, lane: int) -> Shape:
+    """Strides of a result that is contiguous in its order of axes, in elements."""
+    order = memory_order(len(shape), lane) or tuple(range(len(shape)))
+    steps = [0] * len(shape)
+    for place, axis in enumerate(order):
+        steps[axis] = prod(shape[a] for a in order[place + 1 :])
+    return tuple(steps)

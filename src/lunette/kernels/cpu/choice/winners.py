@@ -1,0 +1,156 @@
+"""Which kernel finds the winners of a max, or follows a tangent: by op, shape, layout and dtype; found once and remembered."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from lunette.kernels.cpu.choice.questions import (
+    by_output_rows,
+    by_winners,
+    few_and_long,
+    in_elements,
+    kept_shape,
+    kind_of,
+    looked_at_each,
+    result_steps,
+    tiling_of,
+)
+from lunette.kernels.cpu.choice.same_work import ANY_LENGTH, on_one_axis, said_anew
+from lunette.kernels.cpu.choice.smooth import lanes_of, rises, value_by_lanes
+from lunette.kernels.cpu.compiling.library import Kernels
+from lunette.kernels.cpu.plans.lane_plan import LanePlan, lane_plan
+from lunette.kernels.cpu.plans.layout import MAX, SMOOTH
+from lunette.kernels.cpu.plans.plan import Plan
+from lunette.kernels.cpu.plans.sizes import BANDS
+from lunette.kernels.cpu.plans.tiling import MOST_CELLS
+from lunette.kernels.cpu.plans.traits import shares_little
+from lunette.kernels.cpu.rearranging.small_items import Operand, SmallItems, in_parts
+from lunette.kernels.cpu.running.calls import Call, TiledCall
+from lunette.ops.base import is_float
+from lunette.ops.pooling import Pooling
+
+__all__ = ["by_lanes", "indices_call", "offsets_call", "tangent_call"]
+
+Shape = tuple[int, ...]
+
+direct = Kernels("direct")
+lane_winners = Kernels("maxima.lane_winners")
+offsets = Kernels("maxima.offsets")
+smooth_tangents = Kernels("smooth.tangents")
+wide = Kernels("maxima.wide")
+
+
+@lru_cache(maxsize=1024)
+def indices_call(
+    op: Pooling, shape: Shape, strides: Shape, dtype: Any, trusting: bool = True
+) -> Call | TiledCall | SmallItems:
+    """The call for values and the flat positions of their winners."""
+    out = kept_shape(op, shape)
+    places = Operand("w", out, np.dtype(np.int64))
+    operands = [Operand("r", shape, dtype, strides), Operand("w", out, dtype), places]
+    if trusting and (
+        small := in_parts(
+            op, shape, operands, "winners", lambda *part: indices_call(op, *part, dtype)
+        )
+    ):
+        return small
+    if lanes := lane_plan(op, shape, strides, strides, dtype):
+        return by_lanes(*lanes, "indices", out, dtype)
+    if same := on_one_axis(op, shape, (strides,), (), dtype.itemsize, ANY_LENGTH):
+        op, shape, (strides,), _ = same
+    y_steps = result_steps(kept_shape(op, shape), -1)
+    if trusting and looked_at_each(op, shape, dtype) and not few_and_long(op, shape):
+        steps = (in_elements(strides, dtype), y_steps, y_steps)
+        tiling = tiling_of(op, shape, steps, dtype)
+        if tiling is not None:
+            again = lambda: indices_call(op, shape, strides, dtype, False)  # noqa: E731
+            return TiledCall([(offsets.kernel(dtype.name, "indices"), tiling)], out, dtype, again)
+    plan = Plan(op, shape, (in_elements(strides, dtype), y_steps, y_steps))
+    if plan.has_winners and shares_little(plan, searched=True):
+        return by_output_rows(wide.kernel(dtype.name, "winners", "first"), plan, out, dtype, BANDS)
+    if plan.has_winners:
+        return by_winners(plan, "indices", out, dtype, plan.items * plan.tiles)
+    kernel = direct.value_kernel(dtype.name, MAX, True)
+    return Call(kernel, plan, out, dtype, -1, plan.items * plan.output_rows, 24 * plan.room)
+
+
+@lru_cache(maxsize=1024)
+def offsets_call(
+    op: Pooling, shape: Shape, strides: Shape, dtype: Any
+) -> Call | TiledCall | SmallItems | None:
+    """The call for values and offsets; items with a NaN may be flagged, and left to the caller."""
+    out = kept_shape(op, shape)
+    kept = Operand("w", out, np.dtype(np.uint8))
+    operands = [Operand("r", shape, dtype, strides), Operand("w", out, dtype), kept]
+    if small := in_parts(
+        op, shape, operands, "winners", lambda *part: offsets_call(op, *part, dtype)
+    ):
+        return small
+    lanes = lane_plan(op, shape, strides, strides, dtype)
+    if lanes and lanes[0].cells <= MOST_CELLS:
+        return by_lanes(*lanes, "kept", out, dtype)
+    y_steps = result_steps(out, -1)
+    steps = (in_elements(strides, dtype), y_steps, y_steps)
+    tiling = tiling_of(op, shape, steps, dtype)
+    if tiling is None:
+        return None
+    return TiledCall([(offsets.kernel(dtype.name, "kept"), tiling)], out, dtype, None)
+
+
+@lru_cache(maxsize=1024)
+def tangent_call(
+    op: Pooling, shape: Shape, strides: Shape, tangent: Shape, dtype: Any, trusting: bool = True
+) -> Call | TiledCall | SmallItems:
+    """The call for directional derivatives of max and smooth max."""
+    kind, ties = kind_of(op.reduction), getattr(op.reduction, "ties", "")
+    out = kept_shape(op, shape)
+    operands = [
+        Operand("r", shape, dtype, strides),
+        Operand("w", out, dtype),
+        Operand("r", shape, dtype, tangent),
+    ]
+    again = lambda: tangent_call(op, shape, strides, tangent, dtype, False)  # noqa: E731
+    if trusting and (
+        small := in_parts(
+            op, shape, operands, "tangents", lambda *part: tangent_call(op, *part, dtype)
+        )
+    ):
+        small.again = again
+        return small
+    if ties == "first" and (lanes := lane_plan(op, shape, strides, tangent, dtype)):
+        return by_lanes(*lanes, "jvp", out, dtype)
+    lanes = lanes_of(op, shape, strides, tangent, dtype)
+    if lanes and trusting:
+        return value_by_lanes(op, "jvp", lanes, out, dtype, again)
+    if not lanes:
+        whole = said_anew(op, shape, (strides, tangent), (), dtype.itemsize)
+        op, shape, (strides, tangent), _ = whole
+    y_steps = result_steps(kept_shape(op, shape), lanes[1] if lanes else -1)
+    all_steps = (in_elements(strides, dtype), y_steps, in_elements(tangent, dtype))
+    tiled = (
+        ties in ("first", "") and looked_at_each(op, shape, dtype) and not few_and_long(op, shape)
+    )
+    if trusting and is_float(dtype) and tiled:
+        tiling = tiling_of(op, shape, all_steps, dtype, in_turn=kind == SMOOTH)
+        if tiling is not None:
+            kernel = offsets.kernel(dtype.name, "jvp")
+            if kind == SMOOTH:
+                kernel = smooth_tangents.kernel(dtype.name, rises(op))
+            return TiledCall([(kernel, tiling)], out, dtype, again)
+    plan = Plan(op, shape, all_steps)
+    if kind == MAX and plan.has_winners and shares_little(plan, searched=True):
+        return by_output_rows(wide.kernel(dtype.name, "jvp", ties), plan, out, dtype, BANDS)
+    if ties == "first" and plan.has_winners:
+        return by_winners(plan, "jvp", out, dtype, plan.items * plan.tiles)
+    kernel = direct.derivative_kernel(dtype.name, kind, ties)
+    return Call(kernel, plan, out, dtype, -1, plan.items * plan.output_rows, 24 * plan.room)
+
+
+def by_lanes(
+    plan: LanePlan, lane: int, verb: str, shape: Shape, dtype: Any, result: Any = None
+) -> Call:
+    kernel, units = lane_winners.kernel(dtype.name, verb), plan.items * plan.output_rows
+    return Call(kernel, plan, shape, result or dtype, lane, units, plan.listed)

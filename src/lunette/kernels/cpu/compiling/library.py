@@ -1,0 +1,203 @@
+"""Compiled kernels by name: from disk where they are, else compiled and kept; Numba loads for the latter alone.
+
+A kernel is a function of eight integers. `Kernels("maxima.wide").kernel("float32", "winners", "first")` is what
+the factory `kernel` of the module `wide` in the folder `maxima` makes of these arguments. Its machine
+code is kept under a digest of everything that could change it, with a checksum, so a file that is
+damaged, or of another version or processor, counts as none.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import cache, partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+__all__ = ["ENTRY", "HERE", "PARAMETERS", "Kernels"]
+
+ENTRY = "lunette_kernel"
+"""The one function that a piece of machine code offers: eight int64 in, a status out, 0 if all is well."""
+
+PARAMETERS = 8
+
+HERE = Path(__file__).resolve().parents[1]
+"""The folder of the CPU kernels."""
+
+KEPT = 4
+"""Pieces of machine code of one kernel that are kept on disk: versions, processors, settings."""
+
+_kernels: dict[tuple[Any, ...], Callable[..., int]] = {}
+_lock = threading.RLock()
+
+
+def _new_lock_after_fork() -> None:
+    """Whoever held the lock in the parent does not exist in the child."""
+    global _lock  # noqa: PLW0603
+    _lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_new_lock_after_fork)
+
+
+class Kernels:
+    """The kernels of a module of `HERE`, by the names of its factories; the module is not loaded."""
+
+    def __init__(self, module: str) -> None:
+        self.module = module
+
+    def __getattr__(self, factory: str) -> Callable[..., Callable[..., int]]:
+        if not factory.endswith("kernel"):
+            raise AttributeError(
+                f"{factory!r}: expected the name of a factory, which ends in 'kernel'"
+            )
+        return partial(_kernel, self.module, factory)
+
+
+def _kernel(module: str, factory: str, *arguments: Any) -> Callable[..., int]:
+    """A kernel, ready to call. The arguments are strings, numbers and booleans, and name it on disk."""
+    name = module, factory, *arguments
+    found = _kernels.get(name)
+    if found is None:
+        with _lock:
+            found = _kernels.get(name)
+            if found is None:
+                found = _kernels[name] = _loaded_or_compiled(*name)
+    return found
+
+
+def _loaded_or_compiled(module: str, factory: str, *arguments: Any) -> Callable[..., int]:
+    name = module, factory, *arguments
+    key = hashlib.sha256(repr((_circumstances(), name)).encode()).digest()
+    file = "-".join([*map(str, name), key.hex()[:16]]) + ".kernel"
+    for folder in _folders():
+        code = _read(folder / file, key)
+        if code is not None:
+            return _callable(code)
+    compilation = import_module("lunette.kernels.cpu.compiling.compilation")
+    made = getattr(import_module(f"lunette.kernels.cpu.{module}"), factory)(*arguments)
+    code = compilation.machine_code(made.py_func)
+    for folder in _folders():
+        with suppress(OSError):
+            _write(folder, file, key, code)
+            _prune(folder, file)
+            break
+    return _callable(code)
+
+
+# -- machine code in this process --
+
+
+def _callable(code: bytes) -> Callable[..., int]:
+    """The entry of a piece of machine code; a call of it releases the interpreter lock."""
+    import llvmlite.binding as llvm
+
+    _start()
+    machine = llvm.Target.from_default_triple().create_target_machine(jit=True)
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
+    engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+    engine.finalize_object()
+    signature = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_int64] * PARAMETERS)
+    function: Any = signature(engine.get_function_address(ENTRY))
+    function.engine = engine  # the code lies in the engine's memory
+    return function  # type: ignore[no-any-return]
+
+
+@cache
+def _start() -> None:
+    """Make LLVM ready; its newer versions need less of it."""
+    import llvmlite.binding as llvm
+
+    with suppress(RuntimeError):
+        llvm.initialize()
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+
+
+# -- machine code on disk --
+
+
+@cache
+def _circumstances() -> tuple[Any, ...]:
+    """All that machine code depends on besides its name: sources, processor, compiler, settings."""
+    import llvmlite
+    import llvmlite.binding as llvm
+
+    sources = hashlib.sha256()
+    for path in sorted(HERE.rglob("*.py")):
+        sources.update(str(path.relative_to(HERE)).encode() + b"\0" + path.read_bytes())
+    settings = sorted(
+        (variable, value)
+        for variable, value in os.environ.items()
+        if variable.startswith("NUMBA_") and variable != "NUMBA_CACHE_DIR"
+    )
+    return (
+        sources.hexdigest(),
+        sys.platform,
+        llvm.get_process_triple(),
+        llvm.get_host_cpu_name(),
+        llvm.get_host_cpu_features().flatten(),
+        llvmlite.__version__,
+        llvm.llvm_version_info,
+        settings,
+    )
+
+
+def _folders() -> Iterator[Path]:
+    """Where machine code may lie, the best place first; any may be missing or read-only."""
+    chosen = os.environ.get("NUMBA_CACHE_DIR")
+    if chosen:
+        yield Path(chosen) / "lunette"
+        return
+    yield HERE / "__pycache__"
+    with suppress(RuntimeError):  # raised where there is no home
+        yield _user_folder() / "lunette"
+
+
+def _user_folder() -> Path:
+    if sys.platform == "win32" and os.environ.get("LOCALAPPDATA"):
+        return Path(os.environ["LOCALAPPDATA"])
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches"
+    chosen = os.environ.get("XDG_CACHE_HOME")
+    return Path(chosen) if chosen else Path.home() / ".cache"
+
+
+def _read(path: Path, key: bytes) -> bytes | None:
+    """What `_write` wrote for this key, whole; otherwise None."""
+    try:
+        content = path.read_bytes()
+    except OSError:
+        return None
+    checksum, code = content[:32], content[32:]
+    return code if checksum == hashlib.sha256(key + code).digest() else None
+
+
+def _write(folder: Path, file: str, key: bytes, code: bytes) -> None:
+    """Keep machine code. A reader finds all of it or nothing, and the last of several writers wins."""
+    folder.mkdir(parents=True, exist_ok=True)
+    part = folder / f"{file}.{os.urandom(8).hex()}"
+    try:
+        part.write_bytes(hashlib.sha256(key + code).digest() + code)
+        part.replace(folder / file)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _prune(folder: Path, file: str) -> None:
+    """Of a kernel's machine code for other circumstances, such as an earlier version, keep the newest few."""
+    name, dash, _ = file.rpartition("-")
+    ages = {}
+    for path in folder.glob(f"{name}{dash}{'?' * 16}.kernel"):
+        with suppress(OSError):  # another process may be doing the same
+            ages[path] = path.stat().st_mtime
+    for path in sorted(ages, key=ages.__getitem__)[:-KEPT]:
+        with suppress(OSError):
+            path.unlink()

@@ -1,0 +1,1 @@
+"""Convolution and its gradients: products of panels, weights and slabs."""

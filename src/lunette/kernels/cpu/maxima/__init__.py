@@ -1,0 +1,1 @@
+"""Max over any windows: its values, its winners, and its derivatives by them."""

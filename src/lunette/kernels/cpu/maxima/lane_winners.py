@@ -1,0 +1,198 @@
+"""Who wins each window of a max where channels lie side by side: vectors of channels, cell by cell.
+
+The cells of a window come in row-major order, so the first of equals and the first NaN stay. A mark is the winner's place
+in the window's box of taps, as in `offsets`, or its flat position.
+"""
+
+# Numba types the kernels, not mypy.
+# mypy: disable-error-code="no-untyped-def,no-untyped-call"
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from numba import types
+
+from lunette.kernels.cpu.compiling import machine
+from lunette.kernels.cpu.compiling.machine import compiled, pointer, within
+from lunette.kernels.cpu.plans.layout import (
+    AXES,
+    AXIS_WIDTH,
+    BOX,
+    COUNT,
+    FLOW,
+    LANES,
+    LIST,
+    MEMBERS,
+    OUTPUT_ROWS,
+    RANK,
+    START,
+    STEP,
+    STEP_X,
+    STEP_Z,
+    TABLE,
+    WINDOW_WIDTH,
+)
+from lunette.kernels.cpu.rows.places import item_offset, list_cells, list_taps, skipped
+from lunette.kernels.cpu.vectors.asking import ask
+from lunette.kernels.cpu.vectors.halves import codec
+from lunette.kernels.cpu.vectors.lanes import lanes
+
+__all__ = ["kernel"]
+
+
+@cache
+def kernel(dtype: str, verb: str) -> Any:
+    """The kernel of a verb for a dtype whose vectors have at most 16 numbers; there are as many channels, and no window is empty.
+
+    Array 0 is x. `indices` writes values to array 1 and flat positions to array 2, `places` positions alone; `kept` values and
+    marks, `offsets` marks alone; `jvp` reads the tangent from array 2 and writes array 1.
+    """
+    outer = codec(dtype, False)
+    memory, work = outer.memory, outer.work
+    mark = types.int64 if work.bitwidth == 64 else types.int32
+    from_x, here = lanes(memory, work, outer.half), lanes(work, work, "")
+    marks, bytes_, places = (
+        lanes(mark, mark, ""),
+        lanes(types.uint8, mark, ""),
+        lanes(types.int64, mark, ""),
+    )
+    width, load, store, add = here.width, from_x.load, from_x.store, here.add
+    larger, larger_from, spread, spread_mark = (
+        here.larger,
+        here.larger_from,
+        here.spread,
+        marks.spread,
+    )
+    store_byte, store_place, add_mark = bytes_.store, places.store, marks.add
+    zero, size_of = work(0), memory.bitwidth // 8
+    indexes, follows, writes = (
+        verb in ("indices", "places"),
+        verb == "jvp",
+        verb in ("indices", "kept"),
+    )
+
+    @compiled
+    def there(dx, p, code):
+        """What goes with a cell: its tangent, or its mark."""
+        within()
+        return load(dx, p) if follows else spread_mark(mark(code))
+
+    @compiled
+    def joined(x, dx, at, to, code, best, with_it):
+        """The winner so far and a later cell."""
+        within()
+        value = load(x, at)
+        with_it = larger_from(best, value, with_it, there(dx, to, code))
+        return larger(best, value), with_it
+
+    @compiled
+    def one(x, dx, p, q, rows, others, codes, count, members, far, far_z, apart):
+        """The winner of a window of vectors, and what goes with it.
+
+        Cells are at p + rows[r] + t·far; tangents at q + others[r] + t·far_z; marks are codes[r] + t·apart.
+        """
+        within()
+        a, u = load(x, p + rows[0]), there(dx, q + others[0], codes[0])
+        for r in range(count):
+            at, to, code = p + rows[r], q + others[r], codes[r]
+            for t in range(0 if r > 0 else 1, members):
+                a, u = joined(x, dx, at + t * far, to + t * far_z, code + t * apart, a, u)
+        return a, u
+
+    @compiled
+    def four(x, dx, p, q, rows, others, codes, count, members, far, far_z, apart):
+        """The same of four neighbouring vectors: none waits for the comparisons of another."""
+        within()
+        at, to, code = p + rows[0], q + others[0], codes[0]
+        a, u = load(x, at), there(dx, to, code)
+        b, v = load(x, at + width), there(dx, to + width, code)
+        c, w = load(x, at + 2 * width), there(dx, to + 2 * width, code)
+        d, z = load(x, at + 3 * width), there(dx, to + 3 * width, code)
+        for r in range(count):
+            at, to, code = p + rows[r], q + others[r], codes[r]
+            for t in range(0 if r > 0 else 1, members):
+                here, beside, number = at + t * far, to + t * far_z, code + t * apart
+                a, u = joined(x, dx, here, beside, number, a, u)
+                b, v = joined(x, dx, here + width, beside + width, number, b, v)
+                c, w = joined(x, dx, here + 2 * width, beside + 2 * width, number, c, w)
+                d, z = joined(x, dx, here + 3 * width, beside + 3 * width, number, d, z)
+        return a, u, b, v, c, w, d, z
+
+    @compiled
+    def keep(y, z_at, to, best, with_it, lead):
+        """A vector of results; marks are raised by `lead`."""
+        within()
+        if writes:
+            store(y, to, best)
+        if follows:
+            store(y, to, add(with_it, spread(zero)))
+        elif indexes:
+            with_it = add_mark(with_it, spread_mark(mark(lead)))
+            store_place(pointer(z_at, types.int64), to, with_it)
+        else:
+            with_it = add_mark(with_it, spread_mark(mark(lead)))
+            store_byte(pointer(z_at, types.uint8), to, with_it)
+
+    @machine.kernel
+    def win(x_at, y_at, z_at, scratch_at, g_at, room, first, last):
+        g, rows = pointer(g_at, types.int64), pointer(scratch_at, types.int64)
+        x, y, dx = pointer(x_at, memory), pointer(y_at, memory), pointer(z_at, memory)
+        rank, wide, most, lines = g[RANK], g[LANES], g[LIST], g[OUTPUT_ROWS]
+        others = pointer(scratch_at + 8 * most, types.int64)
+        codes = pointer(scratch_at + 16 * most, types.int64)
+        taps = pointer(scratch_at + 24 * most, types.int64)
+        e = AXES + (rank - 1) * AXIS_WIDTH
+        m, table, far, far_z, box = (
+            g[e + COUNT],
+            g[e + TABLE],
+            g[e + STEP_X],
+            g[e + STEP_Z],
+            g[e + BOX],
+        )
+        flow = g[FLOW] * size_of
+        asked = -1
+        for unit in range(first, last):
+            item, row = unit // lines, unit % lines
+            base, third = item_offset(g, item, 0), item_offset(g, item, 2)
+            count, _ = list_cells(g, rank - 1, row, rows, most)
+            if not indexes:
+                list_taps(g, rank - 1, row, taps)
+                for r in range(count):
+                    codes[r] = taps[r] * box
+            # Results follow each other in memory, row by row.
+            to, reached = unit * m * wide, base * size_of + row * flow
+            if asked < 0:
+                asked = reached
+            for j in range(m):
+                w = table + WINDOW_WIDTH * j
+                start, step, members = g[w + START], g[w + STEP], g[w + MEMBERS]
+                if flow > 0:
+                    asked = ask(x_at, asked, reached + flow * (j + 1) // m)
+                lead = start if indexes else skipped(g, e, j)
+                apart = step if indexes else 1
+                at, third_at, step_z = base + start * far, third + start * far_z, step * far_z
+                far_x, vector = step * far, 0
+                while vector + 4 * width <= wide:
+                    p, q, k = at + vector, third_at + vector, to + vector
+                    a, u, b, v, d, f, h, i = four(
+                        x, dx, p, q, rows, others, codes, count, members, far_x, step_z, apart
+                    )
+                    keep(y, z_at, k, a, u, lead)
+                    keep(y, z_at, k + width, b, v, lead)
+                    keep(y, z_at, k + 2 * width, d, f, lead)
+                    keep(y, z_at, k + 3 * width, h, i, lead)
+                    vector += 4 * width
+                while vector < wide:
+                    # The last vector ends with the position, so it may repeat some channels of the one before.
+                    c = min(vector, wide - width)
+                    p, q = at + c, third_at + c
+                    a, u = one(
+                        x, dx, p, q, rows, others, codes, count, members, far_x, step_z, apart
+                    )
+                    keep(y, z_at, to + c, a, u, lead)
+                    vector += width
+                to += wide
+
+    return win

@@ -1,0 +1,144 @@
+"""Long windows of a max that overlap, at a cost that does not grow with their length.
+
+Along a row, `eights` folds the eight cells from each on, in registers: a vector and the next, moved
+by one, two and four lanes. Across rows, `sweep` cuts the axis into blocks as long as a window: a
+window is the end of one block and the beginning of the next, and both are folded once for all.
+Of equals, each step keeps the earlier.
+"""
+
+# Numba types the kernels, not mypy.
+# mypy: disable-error-code="no-untyped-def,no-untyped-call"
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from lunette.kernels.cpu.compiling.machine import apart, compiled, within
+from lunette.kernels.cpu.rows.passes import clipped
+from lunette.kernels.cpu.vectors.halves import Codec
+from lunette.kernels.cpu.vectors.lanes import lanes
+from lunette.kernels.cpu.vectors.slides import slide
+
+__all__ = ["EIGHT", "eights", "sweep"]
+
+EIGHT = 8
+"""Cells that `eights` folds; no vector has fewer lanes."""
+
+
+@cache
+def eights(codec: Codec, operation: str, watch: bool) -> Any:
+    """The fold of every eight neighbours of a row of the input."""
+    inputs, here = lanes(codec.memory, codec.work, codec.half), lanes(codec.work, codec.work, "")
+    width, store, cells = inputs.width, here.store, clipped(codec, codec.least)
+    join, unordered = getattr(here, operation), inputs.unordered
+    by_one, by_two, by_four = slide(1), slide(2), slide(4)
+
+    @compiled
+    def strange(a):
+        within()
+        return unordered(a, a) if watch else 0
+
+    @compiled
+    def along(x, at, n, p, s, to, size):
+        """s[to + c] = the fold of cells p + c … p + c + 8 of a row, for c < size and on to a whole vector.
+
+        Gives non-zero after a NaN, where it watches.
+        """
+        apart()
+        a, b, c = cells(x, at, p, n), cells(x, at, p + width, n), cells(x, at, p + 2 * width, n)
+        seen = strange(a) | strange(b) | strange(c)
+        two = join(b, by_one(b, c))
+        before = join(a, by_one(a, b))
+        four = join(before, by_two(before, two))
+        for q in range(0, size, width):
+            d = cells(x, at, p + q + 3 * width, n)
+            seen |= strange(d)
+            more = join(c, by_one(c, d))
+            more_four = join(two, by_two(two, more))
+            store(s, to + q, join(four, by_four(four, more_four)))
+            c, two, four = d, more, more_four
+        return seen
+
+    return along
+
+
+@cache
+def sweep(source: Codec, target: Codec, operation: str) -> Any:
+    """Windows across rows of scratch memory, to rows of scratch memory or of the output."""
+    inputs = lanes(source.work, source.work, "")
+    outputs = lanes(target.kept, target.work, target.half)
+    width, load, store = inputs.width, inputs.load, inputs.store
+    give, give_part, spread = outputs.store, outputs.store_part, inputs.spread
+    join, fill, store_part = getattr(inputs, operation), source.least, inputs.store_part
+
+    def strips(two):
+        @compiled
+        def strip(s, at, span, low, high, kernel, stride, y, to, size, lanes_left):
+            """One vector, or two side by side, of every row."""
+            apart()
+            nothing, stop = spread(fill), stride * (size - 1) + 1
+            for block in range(0, stop, kernel):
+                # From the block's last row up, in place: the fold of each row and those below it.
+                end, begin = min(block + kernel, high), max(block, low)
+                best = other = nothing
+                p = at + end * span
+                for _ in range(end - begin):
+                    p -= span
+                    best = join(load(s, p), best)
+                    if two:
+                        other = join(load(s, p + width), other)
+                        store(s, p, best)
+                        store(s, p + width, other)
+                    elif lanes_left >= width:
+                        store(s, p, best)
+                    else:
+                        store_part(s, p, best, lanes_left)
+                # Then down the next block: what it adds to the windows that begin in this one.
+                best = other = nothing
+                i = (block + stride - 1) // stride
+                wanted, q = stride * i, to + i * span
+                for t in range(block, min(block + kernel, stop)):
+                    e = t + kernel - 1
+                    if (t > block) & (e >= low) & (e < high):
+                        best = join(best, load(s, at + e * span))
+                        if two:
+                            other = join(other, load(s, at + e * span + width))
+                    if t != wanted:
+                        continue
+                    a, b = best, other
+                    if max(t, low) < end:
+                        p = at + max(t, low) * span
+                        a = join(load(s, p), best)
+                        if two:
+                            b = join(load(s, p + width), other)
+                    if two:
+                        give(y, q, a)
+                        give(y, q + width, b)
+                    elif lanes_left >= width:
+                        give(y, q, a)
+                    else:
+                        give_part(y, q, a, lanes_left)
+                    wanted += stride
+                    q += span
+
+        return strip
+
+    one_vector, two_vectors = strips(False), strips(True)
+
+    @compiled
+    def across(s, at, span, low, high, kernel, stride, y, to, size):
+        """y[to + i·span + c] = the fold of s[at + t·span + c], stride·i ≤ t < stride·i + kernel, i < size.
+
+        Rows low … high alone are there. What was in s is lost.
+        """
+        apart()
+        c = 0
+        while span - c >= 2 * width:
+            two_vectors(s, at + c, span, low, high, kernel, stride, y, to + c, size, span - c)
+            c += 2 * width
+        while c < span:
+            one_vector(s, at + c, span, low, high, kernel, stride, y, to + c, size, span - c)
+            c += width
+
+    return across

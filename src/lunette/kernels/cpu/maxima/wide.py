@@ -1,0 +1,116 @@
+"""Long windows of a max that share few cells: their values, their winners, and the tangents of these.
+
+A window is folded and, if need be, searched for the cells that win: see `wide_windows`. Windows side by
+side are folded together, see `bands`, but where there is a NaN.
+"""
+
+# Numba types the kernels, not mypy.
+# mypy: disable-error-code="no-untyped-def,no-untyped-call"
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from numba import types
+
+from lunette.kernels.cpu.compiling import machine
+from lunette.kernels.cpu.compiling.machine import compiled, pointer
+from lunette.kernels.cpu.maxima.bands import bands
+from lunette.kernels.cpu.maxima.one_window_each import one_window_each
+from lunette.kernels.cpu.maxima.wide_windows import first_of, wide_windows
+from lunette.kernels.cpu.plans.layout import (
+    AXES,
+    AXIS_WIDTH,
+    BATCH,
+    BATCH_RANK,
+    COUNT,
+    OUTPUT_ROWS,
+    RANK,
+    START,
+    STOP,
+    TABLE,
+    WINDOW_WIDTH,
+)
+from lunette.kernels.cpu.rows.places import item_offset, output_row, parted, place_of, rows_of
+from lunette.kernels.cpu.vectors.halves import codec
+
+__all__ = ["kernel"]
+
+
+@cache
+def kernel(dtype: str, verb: str, ties: str) -> Any:
+    """The kernel of a verb for a dtype; no window may be empty.
+
+    Of `forward` and `winners` array 1 is the values. Of `winners` array 2 of int64 is as large: the flat position
+    of the first winner or, with ties `split`, how many win. For `jvp` array 1 is the result, array 2 the tangent.
+    """
+    outer = codec(dtype, False)
+    memory, work, read, write = outer.memory, outer.work, outer.load, outer.store
+    (no_band, value_of), search = bands(outer), wide_windows(outer).search
+    first_only, split, zero = ties == "first", ties == "split", work(0)
+    values_only, gives_tangents = verb == "forward", verb == "jvp"
+    real = isinstance(work, types.Float)
+    values_of_some, some = one_window_each(outer)
+
+    @compiled
+    def one_more(state, extra, flat):
+        tied, first = state
+        return (tied + 1, flat if tied == 0 else first), False
+
+    @compiled
+    def add_tangent(state, extra, flat):
+        (total, tied), (g, dx, third) = state, extra
+        return (total + read(dx[third + place_of(g, flat, 2)]), tied + 1), first_only
+
+    find, count, add_tangents = search(first_of), search(one_more), search(add_tangent)
+
+    @machine.kernel
+    def win_windows(x_at, y_at, z_at, scratch_at, g_at, room, first, last):
+        g, s = pointer(g_at, types.int64), pointer(scratch_at, work)
+        x, y = pointer(x_at, memory), pointer(y_at, memory)
+        found, dx = pointer(z_at, types.int64), pointer(z_at, memory)
+        e = AXES + (g[RANK] - 1) * AXIS_WIDTH
+        m, table = g[e + COUNT], g[e + TABLE]
+        known, of_row = 0, rows_of(g, 0)
+        # Items with one window each, side by side in the result.
+        together = (g[RANK] == 1) & (m == 1) & (g[BATCH_RANK] == 1)
+        together &= g[BATCH + 2] == 1
+        bits, done = 0, first  # units before `done` are done, but those whose bits are set
+        for unit in range(first, last):
+            if values_only and some > 0 and together:
+                if unit == done:
+                    items = min(some, last - unit)
+                    bits, done = values_of_some(x, y, s, g, unit, items), unit + items
+                left, bits = bits & 1 != 0, bits >> 1
+                if not left:
+                    continue
+            item, row = parted(unit, g[OUTPUT_ROWS])
+            if row != known:
+                known, of_row = row, rows_of(g, row)
+            base, third = item_offset(g, item, 0), item_offset(g, item, 2)
+            target = item_offset(g, item, 1) + output_row(g, row, 1)
+            band = no_band(g, 0, m, of_row)
+            for j in range(m):
+                start = g[table + WINDOW_WIDTH * j + START]
+                size = g[table + WINDOW_WIDTH * j + STOP] - start
+                window = (x, base, g, row, of_row, start, size)
+                value, seen, band = value_of(window, s, j, m, band)
+                nan = seen != 0
+                if gives_tangents:
+                    total, tied = add_tangents(window, value, nan, (g, dx, third), (zero, 0))
+                    y[target + j] = write(total / work(tied) if split else total + zero)
+                elif values_only:
+                    y[target + j] = write(value)
+                    if real and nan | (value == zero):  # which NaN, or which zero
+                        flat = find(window, value, nan, 0, 0)
+                        y[target + j] = x[base + place_of(g, flat, 0)]
+                else:
+                    if split:
+                        tied, flat = count(window, value, nan, 0, (0, 0))
+                    else:
+                        flat = find(window, value, nan, 0, 0)
+                    found[target + j] = tied if split else flat
+                    y[target + j] = x[base + place_of(g, flat, 0)]
+
+    return win_windows

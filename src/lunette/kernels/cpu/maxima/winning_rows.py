@@ -1,0 +1,255 @@
+"""Rows of outputs of a max: who wins each window, neighbours side by side.
+
+Rows of the input are read where they lie. A window's cells are taken in row-major order, and of equals
+the first stays. Winners are marks, in the integer as wide as a number of the arithmetic.
+"""
+
+# Numba types the kernels, not mypy.
+# mypy: disable-error-code="no-untyped-def,no-untyped-call"
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import types
+
+from lunette.kernels.cpu.compiling.machine import apart, compiled, within
+from lunette.kernels.cpu.rows.passes import least
+from lunette.kernels.cpu.small_windows.trust import trust
+from lunette.kernels.cpu.vectors.halves import Codec
+from lunette.kernels.cpu.vectors.lanes import lanes
+from lunette.kernels.cpu.vectors.slides import slide
+
+__all__ = ["WinningRows", "winning_rows"]
+
+
+class WinningRows(NamedTuple):
+    """`any_row` for all windows; `by_one` and `by_two` for two or three neighbouring cells, by stride.
+
+    The two are for vectors of at most 16 numbers.
+    """
+
+    any_row: Any
+    by_one: Any
+    by_two: Any
+
+
+@cache
+def winning_rows(outer: Codec, writes: bool) -> WinningRows:
+    """The rows of a codec; where it `writes`, values are written beside the marks."""
+    memory, work = outer.memory, outer.work
+    mark = {8: types.int8, 16: types.int16, 32: types.int32, 64: types.int64}[work.bitwidth]
+    from_x, wide = lanes(memory, work, outer.half), lanes(mark, mark, "")
+    here, bytes_ = lanes(work, work, ""), lanes(types.uint8, mark, "")
+    width, load, load_part, load_step = (
+        from_x.width,
+        from_x.load,
+        from_x.load_part,
+        from_x.load_step,
+    )
+    load_bits = from_x.load_bits
+    spread, most, most_from = here.spread, here.most, here.most_from
+    evens, odds, slide_back = here.evens, here.odds, slide(width - 1)
+    store_y, store_y_part = from_x.store, from_x.store_part
+    load_first, store_mark, store_mark_part = bytes_.load, bytes_.store, bytes_.store_part
+    spread_mark, add_mark = wide.spread, wide.add
+    all_lanes, both, lost, while_ordered, *_ = trust(work, "")
+    fill = least(work)
+
+    @compiled
+    def in_row(p, n):
+        """A bit for each of the positions p … p + 64 that is in a row of `n`."""
+        within()
+        low, high = max(0, min(64, -p)), max(0, min(64, n - p))
+        above = np.int64(0) if low == 64 else np.int64(-1) << low
+        below = np.int64(-1) if high == 64 else (np.int64(1) << high) - 1
+        return above & below
+
+    @compiled
+    def cells(x, at, p, n, stride, inside):
+        """Cells p, p + stride, … of a row of `n` that begins at `at`; `fill` outside it."""
+        within()
+        if stride != 1:
+            low, high = -(p // stride), -((p - n) // stride)
+            low, high = max(0, min(width, low)), max(0, min(width, high))
+            return load_step(x, at + p, stride, low, high, fill)
+        if inside:
+            return load(x, at + p)
+        return load_part(x, at + p, max(0, min(width, -p)), max(0, min(width, n - p)), fill)
+
+    @compiled
+    def joined(best, where, value, code):
+        """The winners so far, `code` being where a later value is; of equals the first stays."""
+        within()
+        return most(best, value), most_from(best, value, where, code)
+
+    @compiled
+    def winners(x, at, rows, codes, count, p, n, stride, dilation, size, where, trusted):
+        """The winners of a vector of windows; `where` has those of windows with nothing above −∞."""
+        within()
+        best, one = spread(fill), spread_mark(mark(1))
+        inside = (p >= 0) & (p + width + dilation * (size - 1) <= n)
+        for r in range(count):
+            code = spread_mark(mark(codes[r]))
+            for t in range(size):
+                value = cells(x, at + rows[r], p + t * dilation, n, stride, inside)
+                trusted = while_ordered(trusted, value, value)
+                best, where = joined(best, where, value, code)
+                code = add_mark(code, one)
+        return best, where, trusted
+
+    @compiled
+    def keep(y, q, marks, k, best, where, left):
+        """A vector of values and marks, or what is left of the row."""
+        within()
+        if left >= width:
+            store_mark(marks, k, where)
+            if writes:
+                store_y(y, q, best)
+        else:
+            store_mark_part(marks, k, where, left)
+            if writes:
+                store_y_part(y, q, best, left)
+
+    @compiled
+    def any_row(
+        x, at, rows, codes, count, p, n, stride, dilation, size, y, q, marks, k, firsts, columns
+    ):
+        """A row of outputs: values to y from q on, unless only marks are asked for; marks from k on.
+
+        Windows have `size` cells of each of the rows at `rows` from `at` on, the first of which are
+        taps `codes`; the first window has its first cell at position `p`. Gives whether a lane must
+        not be trusted.
+        """
+        apart()
+        trusted = all_lanes()
+        for c in range(0, columns, width):
+            first = add_mark(load_first(firsts, c), spread_mark(mark(codes[0])))
+            found = winners(
+                x, at, rows, codes, count, p + stride * c, n, stride, dilation, size, first, trusted
+            )
+            best, where, trusted = found
+            keep(y, q + c, marks, k + c, best, where, columns - c)
+        return lost(trusted)
+
+    @compiled
+    def of_pairs(a, b, d, e, long, code, trusted):
+        """The winners among two or, if `long`, three cells of windows of stride 2.
+
+        `a` and `b` have the first two cells of all windows, `d` and `e` the third ones.
+        """
+        within()
+        trusted = while_ordered(trusted, a, b)
+        best, where = joined(
+            evens(a, b), spread_mark(code), odds(a, b), spread_mark(code + mark(1))
+        )
+        if long:
+            trusted = while_ordered(trusted, d, e)
+            best, where = joined(best, where, evens(d, e), spread_mark(code + mark(2)))
+        return best, where, trusted
+
+    @compiled
+    def of_three(a, b, d, long, code, trusted):
+        """The winners among two or, if `long`, three cells of windows of stride 1: `a`, `b` and `d`."""
+        within()
+        trusted = while_ordered(trusted, a, b)
+        best, where = joined(a, spread_mark(code), b, spread_mark(code + mark(1)))
+        if long:
+            trusted = while_ordered(trusted, d, d)
+            best, where = joined(best, where, d, spread_mark(code + mark(2)))
+        return best, where, trusted
+
+    def short_rows(stride: int) -> Any:
+        """Rows of windows of stride 1 or 2 and two or three neighbouring cells."""
+
+        @compiled
+        def plain(x, at, long, code, trusted):
+            """The winners of one row's part of windows that are all inside; the first cell is at `at`."""
+            within()
+            a = load(x, at)
+            if stride == 1:
+                b, d = load(x, at + 1), a
+                if long:
+                    d = load(x, at + 2)
+                return of_three(a, b, d, long, code, trusted)
+            b, d, e = load(x, at + width), a, a
+            if long:
+                d, e = load(x, at + 2), load(x, at + 2 + width)
+            return of_pairs(a, b, d, e, long, code, trusted)
+
+        @compiled
+        def pair(x, at, long, code, trusted, others):
+            """`plain` of two neighbouring vectors of windows.
+
+            Of three cells, the first of a window is the last of the one before, so each cell is read once,
+            and one vector before them.
+            """
+            within()
+            if stride == 1 or not long:
+                d, u, trusted = plain(x, at, long, code, trusted)
+                e, v, others = plain(x, at + stride * width, long, code, others)
+                return d, u, e, v, trusted, others
+            one, two = spread_mark(code), spread_mark(code + mark(1))
+            three = spread_mark(code + mark(2))
+            a, b = load(x, at + 1), load(x, at + 1 + width)
+            trusted, odd = while_ordered(trusted, a, b), odds(a, b)
+            d, u = joined(slide_back(load(x, at + 1 - width), odd), one, evens(a, b), two)
+            d, u = joined(d, u, odd, three)
+            a, b = load(x, at + 1 + 2 * width), load(x, at + 1 + 3 * width)
+            others, after = while_ordered(others, a, b), odds(a, b)
+            e, v = joined(slide_back(odd, after), one, evens(a, b), two)
+            e, v = joined(e, v, after, three)
+            return d, u, e, v, trusted, others
+
+        @compiled
+        def clipped(x, at, bits, long, code, trusted):
+            """The same where only cells whose bits are set are inside."""
+            within()
+            a, b_at = load_bits(x, at, bits, fill), 1 if stride == 1 else width
+            b, d, e = load_bits(x, at + b_at, bits >> b_at, fill), a, a
+            if long:
+                d = load_bits(x, at + 2, bits >> 2, fill)
+                e = load_bits(x, at + 2 + width, bits >> (2 + width), fill)
+            if stride == 1:
+                return of_three(a, b, d, long, code, trusted)
+            return of_pairs(a, b, d, e, long, code, trusted)
+
+        @compiled
+        def short_row(x, at, rows, codes, count, p, n, long, y, q, marks, k, firsts, columns):
+            """As `any_row` for two or, if `long`, three neighbouring cells.
+
+            Two vectors go together where they are inside.
+            """
+            within()
+            trusted, others, c, top = all_lanes(), all_lanes(), 0, spread_mark(mark(codes[0]))
+            reach = 2 * stride * width + (1 if stride == 1 else 0) + long
+            ahead = width - 1 if stride == 2 and long else 0
+            while c < columns:
+                position = p + stride * c
+                a, b, i = spread(fill), spread(fill), add_mark(load_first(firsts, c), top)
+                inside = (position >= ahead) & (position + reach <= n)
+                if inside & (c + 2 * width <= columns):
+                    j = add_mark(load_first(firsts, c + width), top)
+                    for r in range(count):
+                        place, code = at + position + rows[r], mark(codes[r])
+                        d, u, e, v, trusted, others = pair(x, place, long, code, trusted, others)
+                        a, i = joined(a, i, d, u)
+                        b, j = joined(b, j, e, v)
+                    keep(y, q + c, marks, k + c, a, i, width)
+                    keep(y, q + c + width, marks, k + c + width, b, j, width)
+                    c += 2 * width
+                else:
+                    bits = in_row(position, n)
+                    for r in range(count):
+                        place, code = at + position + rows[r], mark(codes[r])
+                        d, u, trusted = clipped(x, place, bits, long, code, trusted)
+                        a, i = joined(a, i, d, u)
+                    keep(y, q + c, marks, k + c, a, i, columns - c)
+                    c += width
+            return lost(both(trusted, others))
+
+        return short_row
+
+    return WinningRows(any_row, short_rows(1), short_rows(2))

@@ -1,0 +1,1 @@
+"""Mean over any windows, and its gradient."""

@@ -1,0 +1,119 @@
+"""The gradient of a mean of two axes where channels lie side by side: each position adds up the shares of its readers.
+
+A share is what an output sends back to each of its cells. Those of the rows that a slab needs are made once. A
+position adds the readers of each row from the first to the last, then the rows: it gives the bits that `spread` gives.
+"""
+
+# Numba types the kernels, not mypy.
+# mypy: disable-error-code="no-untyped-def,no-untyped-call"
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from numba import types
+
+from lunette.kernels.cpu.compiling import machine
+from lunette.kernels.cpu.compiling.machine import apart, compiled, pointer
+from lunette.kernels.cpu.plans.layout import (
+    AXES,
+    AXIS_WIDTH,
+    COUNT,
+    DIRECT,
+    DIVISORS,
+    EXTENT,
+    LANE_STEP,
+    LANES,
+    MEMBERS,
+    PAST,
+    READ_BY,
+    SLABS,
+    SLABS_AT,
+    START,
+    STEP_Y,
+    WINDOW_WIDTH,
+)
+from lunette.kernels.cpu.plans.sizes import LINE
+from lunette.kernels.cpu.rows.counts import cells_of_row
+from lunette.kernels.cpu.rows.passes import averaged, moves
+from lunette.kernels.cpu.rows.places import item_offset, output_row
+from lunette.kernels.cpu.vectors.halves import codec
+from lunette.kernels.cpu.vectors.lanes import lanes
+from lunette.kernels.cpu.vectors.past_caches import keeping, settle
+
+__all__ = ["kernel"]
+
+
+@cache
+def kernel(dtype: str) -> Any:
+    """The kernel for a dtype; the readers of every position must be neighbours, and channels fill a vector."""
+    outer = codec(dtype, True)
+    memory, work = outer.memory, outer.work
+    here, zero = lanes(work, work, ""), work(0)
+    width, load, add, spread = here.width, here.load, here.add, here.spread
+    keep, average, fetch = keeping(outer), averaged(outer.scratch), moves(outer).fetch
+
+    @compiled
+    def of_readers(s, p, far, rows, wide, cells):
+        """The sum of a vector of each reader: `cells` of each of some rows."""
+        total = spread(zero)
+        for row in range(rows):
+            line = load(s, p + row * far)
+            for cell in range(1, cells):
+                line = add(line, load(s, p + row * far + cell * wide))
+            total = line if row == 0 else add(total, line)
+        return total
+
+    @compiled
+    def position(s, at, far, rows, wide, cells, gx, to, past):
+        """All lanes of a position, whose first reader is at `at`; rows of readers are `far` apart."""
+        apart()
+        for vector in range(0, wide, width):
+            # The last vector ends with the position, so it may repeat some lanes of the one before.
+            c = min(vector, wide - width)
+            p = at + c
+            if (rows == 1) & (cells == 1):
+                total = load(s, p)
+            elif (rows == 1) & (cells == 2):
+                total = add(load(s, p), load(s, p + wide))
+            elif (rows == 2) & (cells == 1):
+                total = add(load(s, p), load(s, p + far))
+            elif (rows == 2) & (cells == 2):
+                total = add(load(s, p), load(s, p + wide))
+                total = add(total, add(load(s, p + far), load(s, p + far + wide)))
+            else:
+                total = of_readers(s, p, far, rows, wide, cells)
+            keep(gx, to + c, total, past)
+
+    @machine.kernel
+    def spread_lanes(x_at, gy_at, gx_at, scratch_at, g_at, room, first, last):
+        g, s = pointer(g_at, types.int64), pointer(scratch_at, work)
+        gy, gx = pointer(gy_at, memory), pointer(gx_at, memory)
+        divisors, wide, e = pointer(g[DIVISORS], work), g[LANES], AXES + AXIS_WIDTH
+        n, m, step = g[e + EXTENT], g[e + COUNT], g[e + STEP_Y]
+        side_by_side = (step == wide) & (g[LANE_STEP] == 1)
+        past = (g[PAST] == DIRECT) & (gx_at % LINE == 0)
+        for unit in range(first, last):
+            item, slab = unit // g[SLABS], g[SLABS_AT] + 4 * (unit % g[SLABS])
+            source, target = item_offset(g, item, 1), item_offset(g, item, 2)
+            low, high, begin, end = g[slab], g[slab + 1], g[slab + 2], g[slab + 3]
+            for i in range(begin, end):
+                at, to = source + output_row(g, i, 1), (i - begin) * m * wide
+                if side_by_side:
+                    fetch(gy, at, 1, s, to, m * wide, zero)
+                else:
+                    for j in range(m):
+                        fetch(gy, at + j * step, g[LANE_STEP], s, to + j * wide, wide, zero)
+                factor = work(cells_of_row(g, i))
+                average(s, to, 0, 1, divisors, 0, factor, s, to, m * wide)
+            for p in range(low, high):
+                v = g[AXES + READ_BY] + WINDOW_WIDTH * p
+                rows, row = g[v + MEMBERS], (g[v + START] - begin) * m * wide
+                for q in range(n):
+                    w, to = g[e + READ_BY] + WINDOW_WIDTH * q, target + (p * n + q) * wide
+                    at, cells = row + g[w + START] * wide, g[w + MEMBERS]
+                    position(s, at, m * wide, rows if cells > 0 else 0, wide, cells, gx, to, past)
+        settle()
+
+    return spread_lanes

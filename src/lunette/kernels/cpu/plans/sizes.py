@@ -1,0 +1,103 @@
+"""Sizes by which plans are made and kernels chosen: of vectors and lines, of tiles and slabs, and where one way gets quicker than another.
+
+Where nothing else is said, they were found by measurement.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "BAND",
+    "BANDS",
+    "BESIDE_CELLS",
+    "BRIEF",
+    "CELLS_EACH",
+    "CELLS_NEAR",
+    "ENOUGH",
+    "FOLDED",
+    "FOLDED_OUTPUTS",
+    "FOLDED_SUM",
+    "LEVELS",
+    "LINE",
+    "MOST_ROWS",
+    "NEAR",
+    "PAGE",
+    "ROW_CELLS",
+    "SEVERAL",
+    "SHARED",
+    "SIDE_BY_SIDE",
+    "SLAB_CELLS",
+    "SLACK",
+    "SMALL",
+    "SPREAD_CELLS",
+    "SPREAD_LANES",
+    "TILE_CELLS",
+    "TOGETHER",
+    "WIDEST",
+]
+
+SLAB_CELLS, SPREAD_CELLS, SPREAD_LANES = 1 << 16, 1 << 12, 1 << 15
+"""Cells that a unit of a gradient owns, where the first pooled axis can be cut that fine: as a rule,
+of a mean, and of a mean with channels last."""
+
+FOLDED = 8
+"""Cells of a window along one axis that are folded one by one; more are folded by doubling."""
+
+BRIEF = 4
+"""Cells along a row of windows that are never worth a fold of their own, at most."""
+
+FOLDED_SUM = 16
+"""Cells of overlapping windows that are added one by one; more are added by doubling."""
+
+SIDE_BY_SIDE = 64
+"""Cells of a window up to which neighbouring windows go cell by cell, side by side; winners, below which."""
+
+MOST_ROWS, SHARED = 1 << 12, 9
+"""Rows of a window that are folded as they are listed, and how often each row may be read for that."""
+
+SLACK = 128
+"""Cells past a row that a vector may read: two vectors of bytes."""
+
+LINE, PAGE = 64, 4096
+"""Bytes of a line of memory, and of a page."""
+
+BAND = 1 << 11
+"""Cells of a row whose windows are folded together, at most, where windows share little."""
+
+BANDS = 2 * 8 * (BAND + SLACK)
+"""Bytes of scratch memory for two such rows."""
+
+WIDEST = 256
+"""Columns of windows that are added up for several items at once, at most."""
+
+SEVERAL = LINE * (WIDEST + 2 * LINE)
+"""Bytes of scratch memory for that: a row of each of as many items as a vector has lanes, and a block of these."""
+
+TOGETHER = 16
+"""Rows of outputs that lie alike and are made together, at most."""
+
+ROW_CELLS = 1 << 12
+"""Cells of a row that a tile of a forward pass reads, where the row is all there is."""
+
+ENOUGH = 16
+"""Units of a large call, at least, so that threads have something to share."""
+
+FOLDED_OUTPUTS = 1 << 12
+"""Outputs of a tile, about, where the rows of windows are folded as they are read."""
+
+BESIDE_CELLS = 1 << 11
+"""Cells that outputs made together read of a row, about, where channels are last."""
+
+TILE_CELLS = 1 << 14
+"""Cells that a tile of a forward pass keeps in scratch memory, where that is possible."""
+
+CELLS_NEAR = 1 << 22
+"""Cells of an input that may be found in a cache, at most; a larger one is asked for."""
+
+CELLS_EACH = 1 << 18
+"""Cells that a call visits for each of its threads, at least: to wake one takes as long as some of them."""
+
+SMALL = 2 * CELLS_EACH
+"""Cells visited below which one thread does the call, in some 0.05 ms: others that sleep would come too late."""
+
+LEVELS, NEAR = 5, 1024
+"""Of long sums: levels of doubling that are kept, and positions of a row that are summed at a time."""

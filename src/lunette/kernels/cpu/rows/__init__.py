@@ -1,0 +1,1 @@
+"""What kernels are made of: where rows are, how they are fetched, folded along and across."""

@@ -1,0 +1,208 @@
+"""Rows folded into one, element by element, from one array to another: x to scratch memory, or from there to y."""
+
+# Numba types the kernels, not mypy.
+# mypy: disable-error-code="no-untyped-def,no-untyped-call"
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from lunette.kernels.cpu.compiling.machine import compiled, within
+from lunette.kernels.cpu.vectors.asking import ask_for
+from lunette.kernels.cpu.vectors.halves import Codec
+from lunette.kernels.cpu.vectors.lanes import lanes
+
+__all__ = ["across_between"]
+
+
+PIECE = 1 << 14
+"""Bytes of a long row that are added to in turn: they stay in the nearest cache."""
+
+
+@cache
+def across_between(source: Codec, target: Codec, operation: str, watch: bool = False) -> Any:
+    """`across` from rows of one array to rows of another: x to scratch, or scratch to y.
+
+    Where it watches, it gives non-zero after a NaN.
+    """
+    inputs = lanes(source.memory, source.work, source.half)
+    outputs = lanes(target.kept, target.work, target.half)
+    width, load, load_part = inputs.width, inputs.load, inputs.load_part
+    load_y = outputs.load
+    store, store_part, join = outputs.store, outputs.store_part, getattr(inputs, operation)
+    zero, unordered = source.work(0), inputs.unordered
+    unrounded, longest = target.kept == target.work, PIECE // (source.work.bitwidth // 8)
+
+    @compiled
+    def strange(a, b):
+        return unordered(a, b) if watch else 0
+
+    @compiled
+    def many(x, p, step, count, distant):
+        best = load(x, p)
+        seen = strange(best, best)
+        if distant:
+            ask_for(x, p)
+        for t in range(1, count):
+            value = load(x, p + t * step)
+            if distant:
+                ask_for(x, p + t * step)
+            seen |= strange(value, value)
+            best = join(best, value)
+        return best, seen
+
+    @compiled
+    def ask_four(x, p):
+        within()
+        ask_for(x, p)
+        ask_for(x, p + width)
+        ask_for(x, p + 2 * width)
+        ask_for(x, p + 3 * width)
+
+    @compiled
+    def row_of_few(x, at, step, count, y, to, size, distant):
+        """`many` of a row of two to four vectors, row by row in the order of memory.
+
+        The last ones end with the row, so they may repeat some of those before.
+        """
+        within()
+        last = size - width
+        one, two = min(width, last), min(2 * width, last)
+        a, b, d, e = load(x, at), load(x, at + one), load(x, at + two), load(x, at + last)
+        seen = strange(a, b) | strange(d, e)
+        for t in range(1, count):
+            p = at + t * step
+            if distant:
+                ask_four(x, p)
+            i, j, k, m = load(x, p), load(x, p + one), load(x, p + two), load(x, p + last)
+            seen |= strange(i, j) | strange(k, m)
+            a, b, d, e = join(a, i), join(b, j), join(d, k), join(e, m)
+        store(y, to, a)
+        store(y, to + one, b)
+        store(y, to + two, d)
+        store(y, to + last, e)
+        return seen
+
+    @compiled
+    def row_of_many(x, at, step, count, y, to, size, distant):
+        """`many` of a row of five to eight vectors, row by row in the order of memory.
+
+        The last ones end with the row, so they may repeat some of those before.
+        """
+        within()
+        five, six = min(5 * width, size - width), min(6 * width, size - width)
+        four, seven = min(4 * width, size - width), min(7 * width, size - width)
+        a, b = load(x, at), load(x, at + width)
+        d, e = load(x, at + 2 * width), load(x, at + 3 * width)
+        seen = strange(a, b) | strange(d, e)
+        i, j, k, m = load(x, at + four), load(x, at + five), load(x, at + six), load(x, at + seven)
+        seen |= strange(i, j) | strange(k, m)
+        for t in range(1, count):
+            p = at + t * step
+            if distant:
+                ask_four(x, p)
+                ask_four(x, p + 4 * width)
+            q, r, u, v = (
+                load(x, p),
+                load(x, p + width),
+                load(x, p + 2 * width),
+                load(x, p + 3 * width),
+            )
+            seen |= strange(q, r) | strange(u, v)
+            a, b, d, e = join(a, q), join(b, r), join(d, u), join(e, v)
+            q, r, u, v = load(x, p + four), load(x, p + five), load(x, p + six), load(x, p + seven)
+            seen |= strange(q, r) | strange(u, v)
+            i, j, k, m = join(i, q), join(j, r), join(k, u), join(m, v)
+        store(y, to, a)
+        store(y, to + width, b)
+        store(y, to + 2 * width, d)
+        store(y, to + 3 * width, e)
+        store(y, to + four, i)
+        store(y, to + five, j)
+        store(y, to + six, k)
+        store(y, to + seven, m)
+        return seen
+
+    @compiled
+    def piece_of_many(x, at, step, count, y, to, size, distant):
+        """`many` of a piece of a long row, which stays near while it is added to, row by row in the order of memory."""
+        within()
+        seen = 0
+        for t in range(count):
+            p, c = at + t * step, 0
+            while c + width <= size:
+                value = load(x, p + c)
+                if distant:
+                    ask_for(x, p + c)
+                seen |= strange(value, value)
+                if t > 0:
+                    value = join(load_y(y, to + c), value)
+                store(y, to + c, value)
+                c += width
+            if c < size:
+                value = load_part(x, p + c, 0, size - c, zero)
+                seen |= strange(value, value)
+                if t > 0:
+                    value = join(load_y(y, to + c), value)
+                store_part(y, to + c, value, size - c)
+        return seen
+
+    @compiled
+    def few(x, p, step, count):
+        a = load(x, p)
+        if count == 1:
+            return a, strange(a, a)
+        b = load(x, p + step)
+        if count == 2:
+            return join(a, b), strange(a, b)
+        c = load(x, p + 2 * step)
+        return join(join(a, b), c), strange(a, b) | strange(c, c)
+
+    @compiled
+    def across(x, at, step, count, y, to, size, distant):
+        """y[to + c] = the fold of x[at + t·step + c], t < count, for each c < size.
+
+        A `distant` x, which is in no cache, is asked for.
+        """
+        seen = 0
+        if size < width:
+            best = load_part(x, at, 0, size, zero)
+            seen |= strange(best, best)
+            for t in range(1, count):
+                value = load_part(x, at + t * step, 0, size, zero)
+                seen |= strange(value, value)
+                best = join(best, value)
+            store_part(y, to, best, size)
+            return seen
+        # The last vector ends with the row, so it may repeat some of the one before.
+        whole, last = size - size % width, size - width
+        if count <= 3:
+            for c in range(0, whole, width):
+                value, more = few(x, at + c, step, count)
+                store(y, to + c, value)
+                seen |= more
+            if whole < size:
+                value, more = few(x, at + last, step, count)
+                store(y, to + last, value)
+                seen |= more
+        elif size == width:
+            best, more = many(x, at, step, count, distant)
+            store(y, to, best)
+            seen |= more
+        elif size <= 4 * width:
+            seen |= row_of_few(x, at, step, count, y, to, size, distant)
+        elif size <= 8 * width:
+            seen |= row_of_many(x, at, step, count, y, to, size, distant)
+        elif unrounded:
+            for c in range(0, size, longest):
+                piece = min(longest, size - c)
+                seen |= piece_of_many(x, at + c, step, count, y, to + c, piece, distant)
+        else:
+            for c in range(0, size, 8 * width):
+                # The last piece ends with the row, too.
+                p = min(c, size - 8 * width)
+                seen |= row_of_many(x, at + p, step, count, y, to + p, 8 * width, distant)
+        return seen
+
+    return across

@@ -1,0 +1,257 @@
+"""The rows of a window folded into one, then its positions: values of small windows with channels last.
+
+Where windows share few positions, all cells of one are folded at once.
+It serves what `folded_rows` does, where the channels of a position lie side by side in memory, and positions of a row
+after each other. What it flags, and the order in which a mean adds, are the same.
+"""
+
+# Numba types the kernels, not mypy.
+# mypy: disable-error-code="no-untyped-def,no-untyped-call"
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from numba import types
+
+from lunette.kernels.cpu.compiling import machine
+from lunette.kernels.cpu.compiling.machine import apart, compiled, pointer, within
+from lunette.kernels.cpu.plans.layout import (
+    AXES,
+    AXIS_WIDTH,
+    BESIDE,
+    COUNT,
+    DIRECT,
+    DISTANT,
+    DIVISORS,
+    FLOW,
+    FOLDED_TILE,
+    FOLDED_TILES,
+    ITEMS,
+    KERNEL,
+    LANES,
+    LIST,
+    LISTS,
+    MEMBERS,
+    PAST,
+    RANK,
+    START,
+    STEP,
+    STRIDE,
+    TABLE,
+    WINDOW_WIDTH,
+)
+from lunette.kernels.cpu.plans.sizes import LINE
+from lunette.kernels.cpu.rows.counts import cells_of_row
+from lunette.kernels.cpu.rows.places import hull, item_offset, list_cells
+from lunette.kernels.cpu.small_windows.folding import folding
+from lunette.kernels.cpu.small_windows.trust import trust
+from lunette.kernels.cpu.vectors.asking import BY_BLOCKS, PAGE, ask, ask_line
+from lunette.kernels.cpu.vectors.halves import INFINITY
+from lunette.kernels.cpu.vectors.lanes import lanes
+from lunette.kernels.cpu.vectors.past_caches import settle
+
+__all__ = ["kernel"]
+
+AT_ONCE = 128
+"""Cells that are folded from one asking for memory to the next."""
+
+FAR_APART = 1024
+"""Bytes of a position from which AMD's processors do not foresee the next ones, where several are read at once."""
+
+
+@cache
+def kernel(dtype: str, operation: str) -> Any:
+    """The kernel of an operation, `most` or `add`, for a dtype. No window of a max may be empty."""
+    summing = operation == "add"
+    outer, fill, safe, fold, negative, end = folding(dtype, operation)
+    memory, work, kept = outer.memory, outer.work, outer.kept
+    here = lanes(work, work, "")
+    width, load, join, spread = here.width, here.load, getattr(here, operation), here.spread
+    read = lanes(memory, work, outer.half).load
+    all_lanes, _, lost, *_ = trust(work, outer.half)
+    size_of, halves = memory.bitwidth // 8, outer.half in INFINITY
+
+    @compiled
+    def positions(s, p, far, count):
+        """The fold of a vector at each of `count` positions, `far` apart."""
+        within()
+        best = load(s, p)
+        if count == 3:
+            return join(join(best, load(s, p + far)), load(s, p + 2 * far))
+        for _ in range(1, count):
+            p += far
+            best = join(best, load(s, p))
+        return best
+
+    @compiled
+    def along(s, low, wide, g, table, first, last, divisors, factor, y, to, past):
+        """y[to + j·wide + c] = the fold of window j, first ≤ j < last, of lane c of positions `low` … in s.
+
+        Gives whether a result is zero.
+        """
+        apart()
+        lead, trusted = spread(factor), all_lanes()
+        for j in range(first, last):
+            w = table + WINDOW_WIDTH * j
+            p, far, count, at = (
+                (g[w + START] - low) * wide,
+                g[w + STEP] * wide,
+                g[w + MEMBERS],
+                j * wide,
+            )
+            for vector in range(0, wide, width):
+                # The last vector ends with the position, so it may repeat some lanes of the one before.
+                c = min(vector, max(0, wide - width))
+                value = spread(fill)
+                if count > 0:
+                    value = positions(s, p + c, far, count)
+                trusted = end(
+                    value, divisors, at + c, lead, y, to + at + c, wide - c, past, trusted
+                )
+        return lost(trusted)
+
+    @compiled
+    def two_by_two(x, p, far, one, two, trusted):
+        """The fold of a vector at two positions of two rows; the lanes of `trusted` where none is a NaN."""
+        within()
+        a, b = read(x, p + one), read(x, p + two)
+        d, e = read(x, p + far + one), read(x, p + far + two)
+        return join(join(a, b), join(d, e)), safe(safe(trusted, a, b), d, e)
+
+    @compiled
+    def three_by_three(x, p, far, one, two, three, trusted):
+        """The same at three positions of three rows."""
+        within()
+        best = spread(fill)
+        for t in range(3):
+            q = p + t * far
+            a, b, d = read(x, q + one), read(x, q + two), read(x, q + three)
+            trusted = safe(safe(trusted, a, b), d, d)
+            column = join(join(a, b), d)
+            best = column if t == 0 else join(best, column)
+        return best, trusted
+
+    @compiled
+    def any_cells(x, p, far, taps, rows, count, trusted):
+        """The same at any positions of any rows."""
+        within()
+        best = spread(fill)
+        for t in range(taps):
+            column = read(x, p + t * far + rows[0])
+            trusted = safe(trusted, column, column)
+            for r in range(1, count):
+                a = read(x, p + t * far + rows[r])
+                trusted, column = safe(trusted, a, a), join(column, a)
+            best = column if t == 0 else join(best, column)
+        return best, trusted
+
+    @compiled
+    def ask_ahead(x_at, p, rows, count, wide, positions):
+        """Ask for what is a page ahead in each row, of so many positions."""
+        within()
+        for r in range(count):
+            for t in range(positions):
+                ask_line(x_at + (p + rows[r] + t * wide) * size_of + PAGE)
+
+    @compiled
+    def at_once(read_from, written, asks, g, table, first, last):
+        """`along` of windows whose rows are not folded before: each cell is read where it lies.
+
+        Asks are the address of x, bytes asked for and reached, and the share of a window; and how many positions of each
+        row are asked for, as many as are new to a window. Gives whether a lane must not be trusted, whether a result is zero, and the bytes asked for.
+        """
+        apart()
+        x, base, rows, count, wide = read_from
+        x_at, asked, reached, share, asked_for = asks
+        divisors, factor, y, to, past = written
+        lead, nonzero, trusted = spread(factor), all_lanes(), all_lanes()
+        one, two, three = rows[0], rows[1] if count > 1 else 0, rows[2] if count > 2 else 0
+        for j in range(first, last):
+            w, at = table + WINDOW_WIDTH * j, j * wide
+            p, far, taps = base + g[w + START] * wide, g[w + STEP] * wide, g[w + MEMBERS]
+            if share > 0:
+                reached += share
+                asked = ask(x_at, asked, reached)
+            for vector in range(0, wide, width):
+                # The last vector ends with the position, so it may repeat some lanes of the one before.
+                c = min(vector, wide - width)
+                if asked_for > 0:
+                    ask_ahead(x_at, p + c, rows, count, wide, asked_for)
+                if (taps == 2) & (count == 2):
+                    value, trusted = two_by_two(x, p + c, far, one, two, trusted)
+                elif (taps == 3) & (count == 3):
+                    value, trusted = three_by_three(x, p + c, far, one, two, three, trusted)
+                else:
+                    value, trusted = any_cells(x, p + c, far, taps, rows, count, trusted)
+                nonzero = end(value, divisors, at + c, lead, y, to + at + c, width, past, nonzero)
+        return lost(trusted), lost(nonzero), asked
+
+    @machine.kernel
+    def fold_lanes(x_at, y_at, z_at, scratch_at, g_at, flags_at, first, last):
+        g, s = pointer(g_at, types.int64), pointer(scratch_at, work)
+        x, y = pointer(x_at, memory), pointer(y_at, kept)
+        flags = pointer(flags_at, types.uint8)
+        rows = pointer(scratch_at + g[LISTS], types.int64)
+        rank, divisors, wide = g[RANK], pointer(g[DIVISORS], work), g[LANES]
+        e = AXES + (rank - 1) * AXIS_WIDTH
+        m, table, together = g[e + COUNT], g[e + TABLE], g[BESIDE]
+        # Windows that share few positions are folded at once: it takes fewer loads and stores.
+        kernel, stride, whole, asked_for = g[e + KERNEL], g[e + STRIDE], wide >= width, 0
+        if (not BY_BLOCKS) & (g[DISTANT] != 0) & (wide * size_of >= FAR_APART):
+            asked_for = min(kernel, stride)
+        across = 1
+        for axis in range(1, rank - 1):
+            across *= g[AXES + axis * AXIS_WIDTH + COUNT]
+        flow, past = g[FLOW] * size_of, (g[PAST] == DIRECT) & (y_at % LINE == 0)
+        for unit in range(first, last):
+            item, tile = unit // g[FOLDED_TILES], unit % g[FOLDED_TILES]
+            base, target, seen, mixed = (
+                item_offset(g, item, 0),
+                item_offset(g, item, 1),
+                False,
+                False,
+            )
+            begin, stop = (
+                tile * g[FOLDED_TILE] * across,
+                min(g[AXES + COUNT], (tile + 1) * g[FOLDED_TILE]) * across,
+            )
+            asked = base * size_of + begin * flow
+            for row in range(begin, stop):
+                count, _ = list_cells(g, rank - 1, row, rows, g[LIST])
+                factor = work(1)
+                if summing:
+                    factor = work(cells_of_row(g, row))
+                to, reached = target + row * m * wide, base * size_of + row * flow
+                for j in range(0, m, together):
+                    after = min(m, j + together)
+                    low, high = hull(g, rank - 1, j, after)
+                    at, cells = base + low * wide, (high - low) * wide
+                    start, share = reached + flow * j // m, flow * (after - j) // m
+                    if whole & (count > 0) & ((kernel - stride) * count <= kernel + stride):
+                        read_from = (x, base, rows, count, wide)
+                        written = (divisors, factor, y, to, past)
+                        asks = (x_at, asked, start, flow // m, asked_for)
+                        strange, zero, asked = at_once(read_from, written, asks, g, table, j, after)
+                        seen |= strange
+                    else:
+                        for c in range(0, cells if count > 0 else 0, AT_ONCE):
+                            some = min(AT_ONCE, cells - c)
+                            if flow > 0:
+                                asked = ask(x_at, asked, start + share * (c + some) // cells)
+                            seen |= fold(x, at + c, rows, count, some, s, c)
+                        for c in range(cells if count == 0 else 0):
+                            s[c] = fill
+                        zero = along(
+                            s, low, wide, g, table, j, after, divisors, factor, y, to, past
+                        )
+                    if zero:
+                        mixed |= negative(x, at, rows, count, cells)
+            if seen:
+                flags[item] = 1
+            if mixed:  # of halves no quick kernel knows what to do with a −0
+                flags[item if halves else g[ITEMS] + item] = 1
+        settle()
+
+    return fold_lanes

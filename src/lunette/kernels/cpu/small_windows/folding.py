@@ -1,0 +1,143 @@
+"""Rows folded into one, and how a vector of results is stored: what kernels of small windows share.
+
+A max watches what it reads for NaNs, and its results for zeros: of these the sign may be another's.
+"""
+
+# Numba types the kernels, not mypy.
+# mypy: disable-error-code="no-untyped-def,no-untyped-call"
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, NamedTuple
+
+from lunette.kernels.cpu.compiling.machine import apart, compiled, within
+from lunette.kernels.cpu.small_windows.trust import trust
+from lunette.kernels.cpu.vectors.halves import Codec, codec, ordered
+from lunette.kernels.cpu.vectors.lanes import lanes
+from lunette.kernels.cpu.vectors.past_caches import store_past
+
+__all__ = ["Folding", "folding"]
+
+
+class Folding(NamedTuple):
+    """How cells are held, what is where there are none, and the functions, each with its own docstring."""
+
+    codec: Codec
+    fill: Any
+    safe: Any
+    fold: Any
+    negative: Any
+    end: Any
+
+
+@cache
+def folding(dtype: str, operation: str) -> Folding:
+    """The functions of an operation, `most` or `add`, for a dtype."""
+    summing = operation == "add"
+    outer = codec(dtype, summing)
+    if outer.half and not summing:
+        outer = ordered(dtype)
+    memory, work, kept = outer.memory, outer.work, outer.kept
+    from_x, here = lanes(memory, work, outer.half), lanes(work, work, "")
+    to_y = lanes(kept, work, outer.half)
+    width, load, load_part = here.width, from_x.load, from_x.load_part
+    load_s, store_s, join = here.load, here.store, getattr(here, operation)
+    spread, add, multiply, divide = here.spread, here.add, here.multiply, here.divide
+    all_lanes, _, lost, while_ordered, while_not_zero, while_not_minus_zero = trust(
+        work, outer.half
+    )
+    store, store_part = to_y.store, to_y.store_part
+    zero, whole_lines = work(0), kept == work
+    fill = zero if summing else outer.least
+
+    @compiled
+    def safe(trusted, a, b):
+        """The lanes of `trusted` where neither is a NaN."""
+        within()
+        return trusted if summing else while_ordered(trusted, a, b)
+
+    @compiled
+    def many_rows(x, at, rows, count, n, s, to, trusted):
+        """`fold` of any rows, as far as whole vectors go: two of each row at a time, then one."""
+        within()
+        c = 0
+        while c + 2 * width <= n:
+            p = at + rows[0] + c
+            a, b = load(x, p), load(x, p + width)
+            trusted = safe(trusted, a, b)
+            for r in range(1, count):
+                p = at + rows[r] + c
+                d, e = load(x, p), load(x, p + width)
+                trusted = safe(trusted, d, e)
+                a, b = join(a, d), join(b, e)
+            store_s(s, to + c, a)
+            store_s(s, to + c + width, b)
+            c += 2 * width
+        if c + width <= n:
+            a = load(x, at + rows[0] + c)
+            trusted = safe(trusted, a, a)
+            for r in range(1, count):
+                d = load(x, at + rows[r] + c)
+                trusted = safe(trusted, d, d)
+                a = join(a, d)
+            store_s(s, to + c, a)
+        return trusted
+
+    @compiled
+    def rest_of_rows(x, at, rows, count, n, s, to, trusted):
+        """`fold` of the cells past the last whole vector, and `fill` after them."""
+        within()
+        c = n - n % width
+        a = load_part(x, at + rows[0] + c, 0, n - c, fill)
+        trusted = safe(trusted, a, a)
+        for r in range(1, count):
+            b = load_part(x, at + rows[r] + c, 0, n - c, fill)
+            trusted = safe(trusted, b, b)
+            a = join(a, b)
+        store_s(s, to + c, a)
+        return trusted
+
+    @compiled
+    def fold(x, at, rows, count, n, s, to):
+        """s[to + c] = the fold of x[at + rows[r] + c], r < count, for c < n; then `fill` to the vector's end.
+
+        Gives whether a lane must not be trusted.
+        """
+        within()
+        trusted = many_rows(x, at, rows, count, n, s, to, all_lanes())
+        if n % width > 0:
+            trusted = rest_of_rows(x, at, rows, count, n, s, to, trusted)
+        return lost(trusted)
+
+    @compiled
+    def negative(x, at, rows, count, n):
+        """Whether there is a −0 in the rows of a window."""
+        apart()
+        trusted, rest = all_lanes(), n % width
+        for r in range(count):
+            for c in range(0, n - rest, width):
+                trusted = while_not_minus_zero(trusted, load(x, at + rows[r] + c))
+            value = load_part(x, at + rows[r] + n - rest, 0, rest, fill)
+            trusted = while_not_minus_zero(trusted, value)
+        return lost(trusted)
+
+    @compiled
+    def end(value, divisors, j, lead, y, to, size, past, trusted):
+        """Store a vector of results, or `size` of its lanes; gives the lanes of `trusted` that are not zero.
+
+        With `past` a whole vector is a line of memory, and goes past the caches.
+        """
+        within()
+        if summing:
+            value = divide(value, multiply(lead, load_s(divisors, j)))
+            value = add(value, spread(zero))  # a sum starts from +0: it is never −0
+        if size < width:
+            store_part(y, to, value, size)
+        elif whole_lines & past:
+            store_past(y, to, value)
+        else:
+            store(y, to, value)
+        return trusted if summing else while_not_zero(trusted, value)
+
+    return Folding(outer, fill, safe, fold, negative, end)

@@ -1,0 +1,1 @@
+"""Smooth max over small windows: its values, tangents and gradients."""
