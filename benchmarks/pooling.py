@@ -22,7 +22,7 @@ RESULTS = Path("benchmarks/results/pooling-cpu.json")
 CHART = Path("docs/benchmarks-cpu.svg")
 PAGE = Path("docs/benchmarks.md")
 
-PLAIN = ("copy", "reading")
+PLAIN = ("copy", "reading", "writing")
 """What is timed for comparison and computes nothing."""
 
 
@@ -33,7 +33,8 @@ def measure(
     x = workload.array()
     grad = workload.array(1) if workload.verb == "jvp" else workload.result_like()
     ours = _ours(workload, x, grad)
-    calls: dict[str, Any] = {"copy": copy, "reading": copy.read, "lunette": ours}
+    calls: dict[str, Any] = dict(zip(PLAIN, (copy, copy.read, copy.write), strict=True))
+    calls["lunette"] = ours
     # Our own on an array of this shape that this one is compared with, in turns with it.
     beside = [replace(w, shape=workload.shape) for w in WORKLOADS if w.name in workload.times]
     for other in beside:
@@ -57,6 +58,7 @@ def measure(
         "times": workload.times,
         "copy_gb_s": bandwidth / 1e9,
         "reading": copy.source.nbytes / timings["reading"].seconds / bandwidth,
+        "writing": copy.target.nbytes / timings["writing"].seconds / bandwidth,
         "ms": {name: t.seconds * 1e3 for name, t in timings.items() if name not in PLAIN},
         "fastest_ms": {name: t.fastest * 1e3 for name, t in timings.items() if name not in PLAIN},
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from rich.console import Console
@@ -196,7 +197,7 @@ def markdown(results: dict[str, Any], chart: str) -> str:
         "its backward alone, with what its forward kept; ours starts from the input but where winners are kept. torch's and "
         "JAX's smooth max is exp, sum, log, which overflows where ours does not."
         + (SHARED if copies[-1] > 1.3 * copies[0] else "")
-        + _reading(rows),
+        + _one_way(rows),
         "",
         f"![Fractions of a plain copy's bandwidth]({chart})",
         "",
@@ -218,15 +219,15 @@ def markdown(results: dict[str, Any], chart: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _reading(rows: list[dict[str, Any]]) -> str:
-    """What a plain loop reads, beside the copy."""
-    found = sorted(row["reading"] for row in rows if "reading" in row)
-    if not found:
+def _one_way(rows: list[dict[str, Any]]) -> str:
+    """What plain loops read and write, beside the copy."""
+    both = [row for row in rows if "reading" in row and "writing" in row]
+    if not both:
         return ""
-    middle = found[len(found) // 2]
+    read, written = (median(row[way] for row in both) for way in ("reading", "writing"))
     return (
-        f" Reading alone by a plain loop, one page after the other, reached {middle:.2f} of the copy's "
-        "bandwidth (the median of the rows)."
+        f" Reading alone by a plain loop, one page after the other, reached {read:.2f} of the copy's "
+        f"bandwidth, filling memory {written:.2f} (medians of the rows); both count the bytes of one array."
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import os
 import time
@@ -90,6 +91,15 @@ class Copy:
 
     def _read(self, part: slice) -> None:
         self.source[part].view(np.float32).max()
+
+    def write(self) -> None:
+        """Fill the target and read nothing, by the system's own function: what memory takes from an op that mostly writes."""
+        for done in [self.pool.submit(self._write, part) for part in self.parts]:
+            done.result()
+
+    def _write(self, part: slice) -> None:
+        some = self.target[part]
+        ctypes.memset(some.ctypes.data, 1, some.nbytes)  # releases the interpreter lock
 
     def bandwidth(self, seconds: float) -> float:
         """Bytes read and written per second, given the time of one copy."""
