@@ -9,6 +9,7 @@ import numpy as np
 
 from lunette.kernels.cpu.choice.questions import (
     FEW,
+    by_items,
     by_output_rows,
     by_winners,
     few_and_long,
@@ -31,7 +32,7 @@ from lunette.kernels.cpu.plans.layout import DIRECT, MAX, MEAN, SMOOTH
 from lunette.kernels.cpu.plans.plan import Plan, lane_axis
 from lunette.kernels.cpu.plans.sizes import BANDS, LINE, SIDE_BY_SIDE
 from lunette.kernels.cpu.plans.tiling import MOST_CELLS
-from lunette.kernels.cpu.plans.traits import past_caches, shares_little
+from lunette.kernels.cpu.plans.traits import one_window_each, past_caches, shares_little
 from lunette.kernels.cpu.plans.window_tables import regular
 from lunette.kernels.cpu.rearranging.small_items import Operand, SmallItems, in_parts
 from lunette.kernels.cpu.running.calls import (
@@ -106,6 +107,8 @@ def gradient_call(
             return by_tiles
     x_steps = result_steps(shape, lanes[1] if lanes else -1)
     plan = Plan(op, shape, (steps, grad_steps, x_steps))
+    if kind == MAX and plan.has_winners and plan.slabs == 1 and one_window_each(plan):
+        return by_items(plan, "vjp", ties, whole_shape, dtype).in_pieces(plan.slab_edges, 2)
     if kind == MAX and plan.has_winners and shares_little(plan, searched=True):
         return _scattered_gradient(plan, op, shape, steps, ties, dtype, whole_shape)
     units = plan.items * plan.slabs

@@ -21,6 +21,7 @@ from lunette.reductions import Max, Mean, Reduction
 
 __all__ = [
     "FEW",
+    "by_items",
     "by_output_rows",
     "by_winners",
     "few_and_long",
@@ -41,6 +42,7 @@ Shape = tuple[int, ...]
 FEW = 4
 """Outputs of a row that are too few to go side by side; twice as many are if their windows are long."""
 
+whole_items = Kernels("maxima.whole_items")
 winners = Kernels("maxima.winners")
 
 
@@ -81,6 +83,12 @@ def few_and_long(op: Pooling, shape: Shape, most: int = FEW) -> bool:
 def by_output_rows(kernel: Any, plan: Plan, shape: Shape, dtype: Any, scratch: int) -> Call:
     """The call of a kernel whose units are rows of outputs."""
     return Call(kernel, plan, shape, dtype, -1, plan.items * plan.output_rows, scratch)
+
+
+def by_items(plan: Plan, verb: str, ties: str, shape: Shape, dtype: Any) -> Call:
+    """The call of a verb of a max whose items have one window each."""
+    kernel = whole_items.kernel(dtype.name, verb, ties)
+    return Call(kernel, plan, shape, dtype, -1, plan.items, 0)
 
 
 def by_winners(plan: Plan, verb: str, shape: Shape, dtype: Any, units: int) -> Call:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from lunette.kernels.cpu.choice.questions import (
+    by_items,
     by_output_rows,
     by_winners,
     few_and_long,
@@ -26,7 +27,7 @@ from lunette.kernels.cpu.plans.layout import MAX, SMOOTH
 from lunette.kernels.cpu.plans.plan import Plan
 from lunette.kernels.cpu.plans.sizes import BANDS
 from lunette.kernels.cpu.plans.tiling import MOST_CELLS
-from lunette.kernels.cpu.plans.traits import shares_little
+from lunette.kernels.cpu.plans.traits import one_window_each, shares_little
 from lunette.kernels.cpu.rearranging.small_items import Operand, SmallItems, in_parts
 from lunette.kernels.cpu.running.calls import Call, TiledCall
 from lunette.ops.base import is_float
@@ -69,6 +70,8 @@ def indices_call(
             again = lambda: indices_call(op, shape, strides, dtype, False)  # noqa: E731
             return TiledCall([(offsets.kernel(dtype.name, "indices"), tiling)], out, dtype, again)
     plan = Plan(op, shape, (in_elements(strides, dtype), y_steps, y_steps))
+    if plan.has_winners and one_window_each(plan):
+        return by_items(plan, "winners", "first", out, dtype)
     if plan.has_winners and shares_little(plan, searched=True):
         return by_output_rows(wide.kernel(dtype.name, "winners", "first"), plan, out, dtype, BANDS)
     if plan.has_winners:
@@ -141,6 +144,8 @@ def tangent_call(
                 kernel = smooth_tangents.kernel(dtype.name, rises(op))
             return TiledCall([(kernel, tiling)], out, dtype, again)
     plan = Plan(op, shape, all_steps)
+    if kind == MAX and plan.has_winners and one_window_each(plan):
+        return by_items(plan, "jvp", ties, out, dtype)
     if kind == MAX and plan.has_winners and shares_little(plan, searched=True):
         return by_output_rows(wide.kernel(dtype.name, "jvp", ties), plan, out, dtype, BANDS)
     if ties == "first" and plan.has_winners:

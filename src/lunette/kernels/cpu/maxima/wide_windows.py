@@ -9,7 +9,6 @@ axis before the last, and on the last.
 
 # Numba types the kernels, not mypy; `v != v` is how a NaN is known.
 # mypy: disable-error-code="no-untyped-def,no-untyped-call"
-# ruff: noqa: PLR0124
 
 from __future__ import annotations
 
@@ -55,6 +54,16 @@ def equal(context: Any, a: Any, b: Any) -> Any:
     return types.int64(a, b), generate
 
 
+@intrinsic  # type: ignore[untyped-decorator]
+def lowest(context: Any, bits: Any) -> Any:
+    """The place of the lowest bit that is set; there must be one."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
+
+    return types.int64(types.int64), generate
+
+
 @compiled
 def first_of(state, extra, flat):
     """A visit that ends the search: the first winner's flat position."""
@@ -74,7 +83,7 @@ def wide_windows(codec: Codec) -> WideWindows:
     """
     inputs = lanes(codec.memory, codec.work, codec.half)
     width, load, load_part, spread = inputs.width, inputs.load, inputs.load_part, inputs.spread
-    most, unordered, fill, read = inputs.most, inputs.unordered, codec.least, codec.load
+    most, unordered, fill = inputs.most, inputs.unordered, codec.least
     most_of_lanes = folded(codec.work, "most")
 
     @compiled
@@ -143,21 +152,20 @@ def wide_windows(codec: Codec) -> WideWindows:
                 at = base + cell_place(g, row, block, 0, start, STEP_X)
                 for r in range(rows):
                     for c in range(0, size, width):
-                        # What fills the last vector is not visited, and so does no harm.
                         a = (
                             load_part(x, at + c, 0, size - c, fill)
                             if c == last
                             else load(x, at + c)
                         )
-                        if (unordered(a, a) if nan else equal(a, wanted)) == 0:
-                            continue
-                        for p in range(c, min(c + width, size)):
-                            v = read(x[at + p])
-                            if (v != v) if nan else (v == value):
-                                flat = cell_place(g, row, block, r, start + p, FLAT)
-                                state, done = visit(state, extra, flat)
-                                if done:
-                                    return state
+                        winning = unordered(a, a) if nan else equal(a, wanted)
+                        if c == last:  # what fills the vector may be equal, too
+                            winning &= (2 << (size - 1 - c)) - 1
+                        while winning != 0:
+                            flat = cell_place(g, row, block, r, start + c + lowest(winning), FLAT)
+                            state, done = visit(state, extra, flat)
+                            if done:
+                                return state
+                            winning &= winning - 1
                     at += pitch
             return state
 

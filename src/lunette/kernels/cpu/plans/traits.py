@@ -161,14 +161,21 @@ def with_lanes(plan: Plan) -> bool:
 def shares_little(plan: Plan, searched: bool = False) -> bool:
     """Whether windows are long, go by rows that lie side by side, and hold no cell more than twice.
 
-    Shorter ones are long where they do not lie alike, and where their winners are searched for; not there, if they lie alike and have few cells.
+    Shorter ones are long where they do not lie alike, and where their winners are searched for; not there, if they lie alike, several to a row, and have few cells.
     """
     *_, alike = lie_of(plan.table, len(plan.longest) - 1)
     if plan.longest[-1] <= (BRIEF if searched or not alike else FOLDED) or not _side_by_side(plan):
         return False
-    if searched and alike and prod(plan.longest) < SIDE_BY_SIDE:
+    several = _of_axes(plan, COUNT)[-1] > 1
+    if searched and alike and several and prod(plan.longest) < SIDE_BY_SIDE:
         return False
     return _visited(plan) <= 2 * prod(_of_axes(plan, EXTENT))
+
+
+def one_window_each(plan: Plan) -> bool:
+    """Whether items have one pooled axis, whose cells lie side by side, and one window of all of these."""
+    one = len(plan.longest) == 1 and _of_axes(plan, COUNT) == [1] and _side_by_side(plan)
+    return one and plan.longest == _of_axes(plan, EXTENT)
 
 
 def is_narrow(plan: Plan) -> bool:

@@ -1,0 +1,151 @@
+"""Winners of a max of items with one window each, and its derivatives by them: global max, mostly.
+
+An item is folded, then its cells are looked at again, 64 at a time: a bit for each that wins. There is nothing to add up
+for a gradient: a cell has one reader.
+"""
+
+# Numba types the kernels, not mypy.
+# mypy: disable-error-code="no-untyped-def,no-untyped-call"
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from numba import types
+from numba.extending import intrinsic
+
+from lunette.kernels.cpu.compiling import machine
+from lunette.kernels.cpu.compiling.machine import compiled, pointer, within
+from lunette.kernels.cpu.maxima.wide_windows import equal, lowest, wide_windows
+from lunette.kernels.cpu.plans.layout import AXES, START, STEP_Z, STOP, TABLE
+from lunette.kernels.cpu.rows.places import item_offset
+from lunette.kernels.cpu.vectors.halves import codec
+from lunette.kernels.cpu.vectors.lanes import lanes
+from lunette.kernels.cpu.vectors.slides import folded
+
+__all__ = ["kernel"]
+
+BITS = 64
+"""Cells that are looked at together: a bit of an integer for each."""
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def number_of(context: Any, bits: Any) -> Any:
+    """How many bits are set."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.ctpop(arguments[0])
+
+    return types.int64(types.int64), generate
+
+
+@cache
+def kernel(dtype: str, verb: str, ties: str) -> Any:
+    """The kernel of a verb for a dtype and a rule for ties. There is one pooled axis, whose cells lie side by side.
+
+    Of `winners` array 1 is the values, array 2 of int64 the first winners' positions. Of `jvp` array 1 is the result, array 2 the
+    tangent. Of `vjp` array 1 is the gradient of the output, array 2 that of the input.
+    """
+    outer = codec(dtype, False)
+    memory, work, read, write = outer.memory, outer.work, outer.load, outer.store
+    from_x = lanes(memory, work, outer.half)
+    width, load, load_part, spread = from_x.width, from_x.load, from_x.load_part, from_x.spread
+    store, store_part, unordered = from_x.store, from_x.store_part, from_x.unordered
+    fold_block, most_of_lanes = wide_windows(outer).fold_block, folded(work, "most")
+    fill, zero, first_only, split = outer.least, work(0), ties == "first", ties == "split"
+    finds, follows = verb == "winners", verb == "jvp"
+
+    @compiled
+    def winning(x, at, size, wanted, nan):
+        """A bit for each of up to 64 cells: it equals what is wanted, or is a NaN where there are any."""
+        within()
+        bits, whole = 0, size - size % width
+        for c in range(0, whole, width):
+            a = load(x, at + c)
+            bits |= (unordered(a, a) if nan else equal(a, wanted)) << c
+        if whole < size:
+            a = load_part(x, at + whole, 0, size - whole, fill)
+            found = unordered(a, a) if nan else equal(a, wanted)
+            # What fills the vector may be equal, too.
+            bits |= (found & ((1 << (size - whole)) - 1)) << whole
+        return bits
+
+    @compiled
+    def first_winner(x, at, size, wanted, nan):
+        within()
+        for c in range(0, size, BITS):
+            bits = winning(x, at + c, min(BITS, size - c), wanted, nan)
+            if bits != 0:
+                return c + lowest(bits)
+        return 0
+
+    @compiled
+    def number_of_winners(x, at, size, wanted, nan):
+        within()
+        number = 0
+        for c in range(0, size, BITS):
+            number += number_of(winning(x, at + c, min(BITS, size - c), wanted, nan))
+        return number
+
+    @compiled
+    def tangent(x, at, size, wanted, nan, dx, there, step):
+        """The sum of the winners' tangents, from the first to the last."""
+        within()
+        if first_only:
+            return read(dx[there + first_winner(x, at, size, wanted, nan) * step]) + zero
+        total, number = zero, 0
+        for c in range(0, size, BITS):
+            bits = winning(x, at + c, min(BITS, size - c), wanted, nan)
+            while bits != 0:
+                total += read(dx[there + (c + lowest(bits)) * step])
+                number += 1
+                bits &= bits - 1
+        return total / work(number) if split else total
+
+    @compiled
+    def put_gradient(x, at, size, wanted, nan, gx, to, gradient):
+        """The gradient to the winners, zero to the other cells."""
+        within()
+        if split:
+            gradient = gradient / work(number_of_winners(x, at, size, wanted, nan))
+        share, sought = write(zero + gradient), True
+        for c in range(0, size, BITS):
+            some = min(BITS, size - c)
+            whole = some - some % width
+            for k in range(0, whole, width):
+                store(gx, to + c + k, spread(zero))
+            store_part(gx, to + c + whole, spread(zero), some - whole)
+            bits = winning(x, at + c, some, wanted, nan) if sought else 0
+            while bits != 0:
+                gx[to + c + lowest(bits)] = share
+                bits &= bits - 1
+                if first_only:
+                    bits, sought = 0, False
+
+    @machine.kernel
+    def whole_items(x_at, b_at, c_at, scratch_at, g_at, room, first, last):
+        g, x = pointer(g_at, types.int64), pointer(x_at, memory)
+        b, c, places = (
+            pointer(b_at, memory),
+            pointer(c_at, memory),
+            pointer(c_at, types.int64),
+        )
+        table = g[AXES + TABLE]
+        start = g[table + START]
+        size = g[table + STOP] - start
+        for item in range(first, last):
+            at = item_offset(g, item, 0) + start
+            to, there = item_offset(g, item, 1), item_offset(g, item, 2)
+            best, seen = fold_block(x, at, 0, 1, size, spread(fill))
+            nan, wanted = seen != 0, spread(most_of_lanes(best))
+            if finds:
+                winner = first_winner(x, at, size, wanted, nan)
+                b[to], places[there] = x[at + winner], start + winner
+            elif follows:
+                step = g[AXES + STEP_Z]
+                b[to] = write(tangent(x, at, size, wanted, nan, c, there + start * step, step))
+            else:
+                put_gradient(x, at, size, wanted, nan, c, there + start, read(b[to]))
+
+    return whole_items
