@@ -11,7 +11,7 @@ from lunette.kernels.cpu.choice.smooth import far_apart
 from lunette.kernels.cpu.compiling.library import Kernels
 from lunette.kernels.cpu.plans.layout import MAX, MEAN, ROW_SIZE, SMOOTH
 from lunette.kernels.cpu.plans.plan import Plan, memory_order
-from lunette.kernels.cpu.plans.sizes import BRIEF, FOLDED, LINE, SIDE_BY_SIDE, SLACK
+from lunette.kernels.cpu.plans.sizes import BRIEF, FOLDED, LINE, SIDE_BY_SIDE, SLACK, SOME
 from lunette.kernels.cpu.plans.tiling import MOST_CELLS, Tiling, lies_alike
 from lunette.kernels.cpu.plans.window_tables import few_cells, reach_of_window, regular
 from lunette.kernels.cpu.running.calls import Call
@@ -88,7 +88,7 @@ def by_output_rows(kernel: Any, plan: Plan, shape: Shape, dtype: Any, scratch: i
 def by_items(plan: Plan, verb: str, ties: str, shape: Shape, dtype: Any) -> Call:
     """The call of a verb of a max whose items have one window each."""
     kernel = whole_items.kernel(dtype.name, verb, ties)
-    return Call(kernel, plan, shape, dtype, -1, plan.items, 0)
+    return Call(kernel, plan, shape, dtype, -1, plan.items, 8 * SOME)
 
 
 def by_winners(plan: Plan, verb: str, shape: Shape, dtype: Any, units: int) -> Call:

@@ -25,7 +25,7 @@ from lunette.kernels.cpu.compiling.library import Kernels
 from lunette.kernels.cpu.plans.lane_plan import LanePlan, lane_plan
 from lunette.kernels.cpu.plans.layout import MAX, SMOOTH
 from lunette.kernels.cpu.plans.plan import Plan
-from lunette.kernels.cpu.plans.sizes import BANDS
+from lunette.kernels.cpu.plans.sizes import BANDS, SOME
 from lunette.kernels.cpu.plans.tiling import MOST_CELLS
 from lunette.kernels.cpu.plans.traits import one_window_each, shares_little
 from lunette.kernels.cpu.rearranging.small_items import Operand, SmallItems, in_parts
@@ -147,7 +147,8 @@ def tangent_call(
     if kind == MAX and plan.has_winners and one_window_each(plan):
         return by_items(plan, "jvp", ties, out, dtype)
     if kind == MAX and plan.has_winners and shares_little(plan, searched=True):
-        return by_output_rows(wide.kernel(dtype.name, "jvp", ties), plan, out, dtype, BANDS)
+        scratch = BANDS + 8 * SOME
+        return by_output_rows(wide.kernel(dtype.name, "jvp", ties), plan, out, dtype, scratch)
     if ties == "first" and plan.has_winners:
         return by_winners(plan, "jvp", out, dtype, plan.items * plan.tiles)
     kernel = direct.derivative_kernel(dtype.name, kind, ties)

@@ -4,8 +4,9 @@ An item is folded, then its cells are looked at again, 64 at a time: a bit for e
 for a gradient: a cell has one reader.
 """
 
-# Numba types the kernels, not mypy.
+# Numba types the kernels, not mypy; `v != v` is how a NaN is known.
 # mypy: disable-error-code="no-untyped-def,no-untyped-call"
+# ruff: noqa: PLR0124
 
 from __future__ import annotations
 
@@ -18,8 +19,10 @@ from numba.extending import intrinsic
 from lunette.kernels.cpu.compiling import machine
 from lunette.kernels.cpu.compiling.machine import compiled, pointer, within
 from lunette.kernels.cpu.maxima.wide_windows import equal, lowest, wide_windows
-from lunette.kernels.cpu.plans.layout import AXES, START, STEP_Z, STOP, TABLE
+from lunette.kernels.cpu.plans.layout import AXES, EXTENT, STEP_Z
+from lunette.kernels.cpu.plans.sizes import SOME
 from lunette.kernels.cpu.rows.places import item_offset
+from lunette.kernels.cpu.vectors.asking import ask_line
 from lunette.kernels.cpu.vectors.halves import codec
 from lunette.kernels.cpu.vectors.lanes import lanes
 from lunette.kernels.cpu.vectors.slides import folded
@@ -28,6 +31,9 @@ __all__ = ["kernel"]
 
 BITS = 64
 """Cells that are looked at together: a bit of an integer for each."""
+
+SHORT = 4096
+"""Bytes of an item, at most, where the winners of several are found before their tangents are looked up."""
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -54,7 +60,7 @@ def kernel(dtype: str, verb: str, ties: str) -> Any:
     store, store_part, unordered = from_x.store, from_x.store_part, from_x.unordered
     fold_block, most_of_lanes = wide_windows(outer).fold_block, folded(work, "most")
     fill, zero, first_only, split = outer.least, work(0), ties == "first", ties == "split"
-    finds, follows = verb == "winners", verb == "jvp"
+    finds, follows, size_of = verb == "winners", verb == "jvp", memory.bitwidth // 8
 
     @compiled
     def winning(x, at, size, wanted, nan):
@@ -89,19 +95,36 @@ def kernel(dtype: str, verb: str, ties: str) -> Any:
         return number
 
     @compiled
-    def tangent(x, at, size, wanted, nan, dx, there, step):
-        """The sum of the winners' tangents, from the first to the last."""
+    def tangent(x, at, size, winner, dx, there, step):
+        """The sum of the winners' tangents, from the first winner to the last."""
         within()
         if first_only:
-            return read(dx[there + first_winner(x, at, size, wanted, nan) * step]) + zero
-        total, number = zero, 0
-        for c in range(0, size, BITS):
-            bits = winning(x, at + c, min(BITS, size - c), wanted, nan)
+            return read(dx[there + winner * step]) + zero
+        value, total, number = read(x[at + winner]), zero, 0
+        for c in range(winner - winner % BITS, size, BITS):
+            some = min(BITS, size - c)
+            bits = winning(x, at + c, some, spread(value), value != value)
             while bits != 0:
                 total += read(dx[there + (c + lowest(bits)) * step])
                 number += 1
                 bits &= bits - 1
         return total / work(number) if split else total
+
+    @compiled
+    def tangents(x, y, dx, dx_at, winners, g, first, last, size):
+        """Those of some items. What their winners' tangents are is asked for first: it may be anywhere."""
+        within()
+        step = g[AXES + STEP_Z]
+        for item in range(first, last):
+            at, there = item_offset(g, item, 0), item_offset(g, item, 2)
+            best, seen = fold_block(x, at, 0, 1, size, spread(fill))
+            winner = first_winner(x, at, size, spread(most_of_lanes(best)), seen != 0)
+            winners[item - first] = winner
+            ask_line(dx_at + (there + winner * step) * size_of)
+        for item in range(first, last):
+            at, there = item_offset(g, item, 0), item_offset(g, item, 2)
+            total = tangent(x, at, size, winners[item - first], dx, there, step)
+            y[item_offset(g, item, 1)] = write(total)
 
     @compiled
     def put_gradient(x, at, size, wanted, nan, gx, to, gradient):
@@ -131,21 +154,22 @@ def kernel(dtype: str, verb: str, ties: str) -> Any:
             pointer(c_at, memory),
             pointer(c_at, types.int64),
         )
-        table = g[AXES + TABLE]
-        start = g[table + START]
-        size = g[table + STOP] - start
+        size = g[AXES + EXTENT]
+        if follows:
+            winners = pointer(scratch_at, types.int64)
+            some = SOME if size * size_of <= SHORT else 1
+            for item in range(first, last, some):
+                tangents(x, b, c, c_at, winners, g, item, min(last, item + some), size)
+            return
         for item in range(first, last):
-            at = item_offset(g, item, 0) + start
+            at = item_offset(g, item, 0)
             to, there = item_offset(g, item, 1), item_offset(g, item, 2)
             best, seen = fold_block(x, at, 0, 1, size, spread(fill))
             nan, wanted = seen != 0, spread(most_of_lanes(best))
             if finds:
                 winner = first_winner(x, at, size, wanted, nan)
-                b[to], places[there] = x[at + winner], start + winner
-            elif follows:
-                step = g[AXES + STEP_Z]
-                b[to] = write(tangent(x, at, size, wanted, nan, c, there + start * step, step))
+                b[to], places[there] = x[at + winner], winner
             else:
-                put_gradient(x, at, size, wanted, nan, c, there + start, read(b[to]))
+                put_gradient(x, at, size, wanted, nan, c, there, read(b[to]))
 
     return whole_items

@@ -4,8 +4,9 @@ A window is folded and, if need be, searched for the cells that win: see `wide_w
 side are folded together, see `bands`, but where there is a NaN.
 """
 
-# Numba types the kernels, not mypy.
+# Numba types the kernels, not mypy; `v != v` is how a NaN is known.
 # mypy: disable-error-code="no-untyped-def,no-untyped-call"
+# ruff: noqa: PLR0124
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from typing import Any
 from numba import types
 
 from lunette.kernels.cpu.compiling import machine
-from lunette.kernels.cpu.compiling.machine import compiled, pointer
+from lunette.kernels.cpu.compiling.machine import compiled, pointer, within
 from lunette.kernels.cpu.maxima.bands import bands
 from lunette.kernels.cpu.maxima.one_window_each import one_window_each
 from lunette.kernels.cpu.maxima.wide_windows import first_of, wide_windows
@@ -32,7 +33,9 @@ from lunette.kernels.cpu.plans.layout import (
     TABLE,
     WINDOW_WIDTH,
 )
+from lunette.kernels.cpu.plans.sizes import BANDS, SOME
 from lunette.kernels.cpu.rows.places import item_offset, output_row, parted, place_of, rows_of
+from lunette.kernels.cpu.vectors.asking import ask_line
 from lunette.kernels.cpu.vectors.halves import codec
 
 __all__ = ["kernel"]
@@ -50,7 +53,7 @@ def kernel(dtype: str, verb: str, ties: str) -> Any:
     (no_band, value_of), search = bands(outer), wide_windows(outer).search
     first_only, split, zero = ties == "first", ties == "split", work(0)
     values_only, gives_tangents = verb == "forward", verb == "jvp"
-    real = isinstance(work, types.Float)
+    real, size_of = isinstance(work, types.Float), memory.bitwidth // 8
     values_of_some, some = one_window_each(outer)
 
     @compiled
@@ -61,17 +64,53 @@ def kernel(dtype: str, verb: str, ties: str) -> Any:
     @compiled
     def add_tangent(state, extra, flat):
         (total, tied), (g, dx, third) = state, extra
-        return (total + read(dx[third + place_of(g, flat, 2)]), tied + 1), first_only
+        return (total + read(dx[third + place_of(g, flat, 2)]), tied + 1), False
 
     find, count, add_tangents = search(first_of), search(one_more), search(add_tangent)
+
+    @compiled
+    def window_of(x, base, g, row, of_row, j):
+        within()
+        w = g[AXES + (g[RANK] - 1) * AXIS_WIDTH + TABLE] + WINDOW_WIDTH * j
+        return x, base, g, row, of_row, g[w + START], g[w + STOP] - g[w + START]
+
+    @compiled
+    def tangents(x, base, g, row, of_row, m, s, winners, dx, dx_at, third, y, target):
+        """Those of a row of outputs. What some winners' tangents are is asked for first: it may be anywhere."""
+        within()
+        band = no_band(g, 0, m, of_row)
+        for first in range(0, m, SOME):
+            last = min(m, first + SOME)
+            for j in range(first, last):
+                window = window_of(x, base, g, row, of_row, j)
+                value, seen, band = value_of(window, s, j, m, band)
+                flat = find(window, value, seen != 0, 0, 0)
+                winners[j - first] = flat
+                ask_line(dx_at + (third + place_of(g, flat, 2)) * size_of)
+            for j in range(first, last):
+                flat = winners[j - first]
+                if first_only:
+                    total = read(dx[third + place_of(g, flat, 2)]) + zero
+                else:
+                    window, value = (
+                        window_of(x, base, g, row, of_row, j),
+                        read(x[base + place_of(g, flat, 0)]),
+                    )
+                    total, tied = add_tangents(
+                        window, value, value != value, (g, dx, third), (zero, 0)
+                    )
+                    if split:
+                        total = total / work(tied)
+                y[target + j] = write(total)
 
     @machine.kernel
     def win_windows(x_at, y_at, z_at, scratch_at, g_at, room, first, last):
         g, s = pointer(g_at, types.int64), pointer(scratch_at, work)
         x, y = pointer(x_at, memory), pointer(y_at, memory)
         found, dx = pointer(z_at, types.int64), pointer(z_at, memory)
+        winners = pointer(scratch_at + BANDS, types.int64)
         e = AXES + (g[RANK] - 1) * AXIS_WIDTH
-        m, table = g[e + COUNT], g[e + TABLE]
+        m = g[e + COUNT]
         known, of_row = 0, rows_of(g, 0)
         # Items with one window each, side by side in the result.
         together = (g[RANK] == 1) & (m == 1) & (g[BATCH_RANK] == 1)
@@ -90,17 +129,15 @@ def kernel(dtype: str, verb: str, ties: str) -> Any:
                 known, of_row = row, rows_of(g, row)
             base, third = item_offset(g, item, 0), item_offset(g, item, 2)
             target = item_offset(g, item, 1) + output_row(g, row, 1)
+            if gives_tangents:
+                tangents(x, base, g, row, of_row, m, s, winners, dx, z_at, third, y, target)
+                continue
             band = no_band(g, 0, m, of_row)
             for j in range(m):
-                start = g[table + WINDOW_WIDTH * j + START]
-                size = g[table + WINDOW_WIDTH * j + STOP] - start
-                window = (x, base, g, row, of_row, start, size)
+                window = window_of(x, base, g, row, of_row, j)
                 value, seen, band = value_of(window, s, j, m, band)
                 nan = seen != 0
-                if gives_tangents:
-                    total, tied = add_tangents(window, value, nan, (g, dx, third), (zero, 0))
-                    y[target + j] = write(total / work(tied) if split else total + zero)
-                elif values_only:
+                if values_only:
                     y[target + j] = write(value)
                     if real and nan | (value == zero):  # which NaN, or which zero
                         flat = find(window, value, nan, 0, 0)

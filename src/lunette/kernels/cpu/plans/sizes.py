@@ -28,6 +28,7 @@ __all__ = [
     "SLAB_CELLS",
     "SLACK",
     "SMALL",
+    "SOME",
     "SPREAD_CELLS",
     "SPREAD_LANES",
     "TILE_CELLS",
@@ -71,6 +72,9 @@ WIDEST = 256
 
 SEVERAL = LINE * (WIDEST + 2 * LINE)
 """Bytes of scratch memory for that: a row of each of as many items as a vector has lanes, and a block of these."""
+
+SOME = 16
+"""Winners that are found before their tangents are looked up: these may be anywhere, and are asked for meanwhile."""
 
 TOGETHER = 16
 """Rows of outputs that lie alike and are made together, at most."""
