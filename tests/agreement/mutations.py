@@ -221,7 +221,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "the last of equals wins cell by cell",
-        DIRECT,
+        PASSES,
         "return (v > best) | ((v != v) & (best == best))",
         "return (v >= best) | ((v != v) & (best == best))",
         "large indices",

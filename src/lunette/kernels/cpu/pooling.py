@@ -66,7 +66,7 @@ def forward_with_indices(op: Pooling, operands: tuple[Array, ...]) -> tuple[Arra
         return _nothing(op, x), _nothing(op, x).astype(np.int64)
     if max(x.shape) > LONG and (long := long_axis(op, x.shape)):
         return long.forward_with_indices(lambda part, x: forward_with_indices(part, (x,)), x)
-    if last := _turning(op, x, x, "first"):
+    if last := _turning(op, x, x):
         y, z = last.apply(lambda x: _values_and_indices(op, x), x)
     else:
         y, z = _values_and_indices(op, x)
@@ -108,7 +108,7 @@ def forward_with_offsets(op: Pooling, x: Array) -> tuple[Array, Array] | None:
     x = _readable(x)
     if max(x.shape) > LONG or offsets_call(op, x.shape, x.strides, x.dtype) is None:
         return None
-    if last := _turning(op, x, x, "first"):
+    if last := _turning(op, x, x):
         y, z = last.apply(lambda x: _values_and_offsets(op, x), x)
     else:
         y, z = _values_and_offsets(op, x)
@@ -191,13 +191,12 @@ def _values_and_offsets(op: Pooling, x: Array) -> tuple[Array, Array]:
     return y, z
 
 
-def _turning(op: Pooling, x: Array, other: Array, ties: str = "") -> ChannelsLast | None:
+def _turning(op: Pooling, x: Array, other: Array) -> ChannelsLast | None:
     """How to turn an array with channels last, unless kernels go by its channels."""
     if x.flags.c_contiguous:
         return None
     layout = op, x.shape, x.strides, other.strides, x.dtype
-    first = (ties or getattr(op.reduction, "ties", "")) == "first"
-    if (lane_plan if first else lanes_of)(*layout):
+    if (lane_plan if isinstance(op.reduction, Max) else lanes_of)(*layout):
         return None
     return channels_last(op.rank, x)
 

@@ -25,6 +25,7 @@ from lunette.kernels.cpu.choice.questions import (
 )
 from lunette.kernels.cpu.choice.same_work import said_anew
 from lunette.kernels.cpu.choice.smooth import gradient_by_lanes, lanes_of, rises
+from lunette.kernels.cpu.choice.ties import tied_gradient
 from lunette.kernels.cpu.choice.winners import by_lanes
 from lunette.kernels.cpu.compiling.library import Kernels
 from lunette.kernels.cpu.plans.lane_plan import LanePlan, lane_plan
@@ -41,6 +42,7 @@ from lunette.kernels.cpu.running.calls import (
     LaneShares,
     MarkedGradient,
     ScatteredGradient,
+    TiedGradient,
     TiledCall,
     WeightedGradient,
 )
@@ -72,7 +74,7 @@ wide = Kernels("maxima.wide")
 @lru_cache(maxsize=1024)
 def gradient_call(
     op: Pooling, shape: Shape, strides: Shape, grad: Shape, dtype: Any, trusting: bool = True
-) -> Call | TiledCall | ScatteredGradient | LaneGradient | LaneShares | SmallItems:
+) -> Call | TiledCall | ScatteredGradient | LaneGradient | LaneShares | TiedGradient | SmallItems:
     """The call for gradients of cells."""
     kind, ties, whole_shape = kind_of(op.reduction), getattr(op.reduction, "ties", ""), shape
     operands = [
@@ -90,6 +92,10 @@ def gradient_call(
         return small
     if ties == "first" and (lanes := lane_plan(op, shape, strides, grad, dtype)):
         return _gradient_by_lanes(*lanes, shape, kept_shape(op, shape), dtype)
+    if ties and (
+        tied := tied_gradient(op, shape, strides, grad, dtype, ties, kept_shape(op, shape))
+    ):
+        return tied
     lanes = lanes_of(op, shape, strides, grad, dtype)
     if lanes and trusting:
         return gradient_by_lanes(op, lanes, shape, kept_shape(op, shape), dtype, again)

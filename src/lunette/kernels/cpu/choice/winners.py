@@ -21,6 +21,7 @@ from lunette.kernels.cpu.choice.questions import (
 )
 from lunette.kernels.cpu.choice.same_work import ANY_LENGTH, on_one_axis, said_anew
 from lunette.kernels.cpu.choice.smooth import lanes_of, rises, value_by_lanes
+from lunette.kernels.cpu.choice.ties import tied_tangent
 from lunette.kernels.cpu.compiling.library import Kernels
 from lunette.kernels.cpu.plans.lane_plan import LanePlan, lane_plan
 from lunette.kernels.cpu.plans.layout import MAX, SMOOTH
@@ -29,7 +30,7 @@ from lunette.kernels.cpu.plans.sizes import BANDS, SOME
 from lunette.kernels.cpu.plans.tiling import MOST_CELLS
 from lunette.kernels.cpu.plans.traits import one_window_each, shares_little
 from lunette.kernels.cpu.rearranging.small_items import Operand, SmallItems, in_parts
-from lunette.kernels.cpu.running.calls import Call, TiledCall
+from lunette.kernels.cpu.running.calls import Call, TiedTangent, TiledCall
 from lunette.ops.base import is_float
 from lunette.ops.pooling import Pooling
 
@@ -106,7 +107,7 @@ def offsets_call(
 @lru_cache(maxsize=1024)
 def tangent_call(
     op: Pooling, shape: Shape, strides: Shape, tangent: Shape, dtype: Any, trusting: bool = True
-) -> Call | TiledCall | SmallItems:
+) -> Call | TiledCall | SmallItems | TiedTangent:
     """The call for directional derivatives of max and smooth max."""
     kind, ties = kind_of(op.reduction), getattr(op.reduction, "ties", "")
     out = kept_shape(op, shape)
@@ -125,6 +126,8 @@ def tangent_call(
         return small
     if ties == "first" and (lanes := lane_plan(op, shape, strides, tangent, dtype)):
         return by_lanes(*lanes, "jvp", out, dtype)
+    if ties and (tied := tied_tangent(op, shape, strides, tangent, dtype, ties, out)):
+        return tied
     lanes = lanes_of(op, shape, strides, tangent, dtype)
     if lanes and trusting:
         return value_by_lanes(op, "jvp", lanes, out, dtype, again)

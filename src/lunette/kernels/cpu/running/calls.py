@@ -25,6 +25,8 @@ __all__ = [
     "QuickCall",
     "QuickLanes",
     "ScatteredGradient",
+    "TiedGradient",
+    "TiedTangent",
     "TiledCall",
     "WeightedGradient",
 ]
@@ -96,6 +98,12 @@ class Call:
                 self.run_alone(a, b, c, self.plan.room)
         else:
             self.share_out(a, b, c, self.plan.room)
+
+    def run_beside(self, a: Array, b: Array, c: Array, d: Array) -> None:
+        """All units of a kernel that has a fourth array in the place of flags."""
+        (self.run_alone if self.small else self.share_out)(
+            a, b, c, d.__array_interface__["data"][0]
+        )
 
     def run_alone(self, a: Array, b: Array, c: Array, flags: int) -> None:
         """All units, in this thread."""
@@ -224,6 +232,38 @@ class LaneGradient:
     def arrays(x: Any, gy: Any, gx: Any, marks: Any) -> tuple[tuple[Any, Any, Any], ...]:
         """What each of the two calls works on."""
         return (x, marks, marks), (marks, gy, gx)
+
+
+class TiedTangent:
+    """The tangent of a max with channels last where ties count: its values, then sums over the cells that equal them."""
+
+    def __init__(self, values: Any, sums: Call) -> None:
+        self.values, self.sums, self.new, self.order = values, sums, sums.new, sums.order
+
+    def run(self, x: Array, y: Array, dx: Array) -> None:
+        self.sums.run_beside(x, y, dx, _values_of(self.values, x))
+
+
+class TiedGradient:
+    """The gradient of such a max: its values, what each window gives to its winners where they split it, then gathering."""
+
+    def __init__(self, values: Any, shares: Call | None, gather: Call) -> None:
+        self.values, self.shares, self.gather = values, shares, gather
+        self.new, self.order = gather.new, gather.order
+
+    def run(self, x: Array, gy: Array, gx: Array) -> None:
+        values, given = _values_of(self.values, x), gy
+        if self.shares is not None:
+            given = self.shares.new()
+            self.shares.run_beside(x, gy, given, values)
+        self.gather.run_beside(x, given, gx, values)
+
+
+def _values_of(call: Any, x: Array) -> Array:
+    """The result of a call for values."""
+    y: Array = call.new()
+    call.run(x, y, y)
+    return y
 
 
 class LaneShares:

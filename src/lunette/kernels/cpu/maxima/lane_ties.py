@@ -1,0 +1,220 @@
+"""Derivatives of a max with channels last where ties count: every cell that equals its window's maximum takes part.
+
+The maxima are known. A cell wins a window if it equals the maximum, or is a NaN: then so is the maximum. Positions come in the
+order of memory, each with all its channels.
+"""
+
+# Numba types the kernels, not mypy.
+# mypy: disable-error-code="no-untyped-def,no-untyped-call"
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from lunette.kernels.cpu.compiling import machine
+from lunette.kernels.cpu.compiling.machine import apart, compiled, pointer, within
+from lunette.kernels.cpu.plans.layout import (
+    AXES,
+    AXIS_WIDTH,
+    COUNT,
+    DIRECT,
+    EXTENT,
+    LANES,
+    LIST,
+    MEMBERS,
+    OUTPUT_ROWS,
+    PAST,
+    RANK,
+    READ_BY,
+    START,
+    STEP,
+    STEP_X,
+    STEP_Y,
+    STEP_Z,
+    TABLE,
+    WINDOW_WIDTH,
+)
+from lunette.kernels.cpu.plans.sizes import LINE
+from lunette.kernels.cpu.rows.places import (
+    item_offset,
+    list_cells,
+    output_row,
+    place_of,
+    rows_reading,
+)
+from lunette.kernels.cpu.vectors.asking import ask_in_order
+from lunette.kernels.cpu.vectors.halves import codec
+from lunette.kernels.cpu.vectors.lanes import lanes
+from lunette.kernels.cpu.vectors.past_caches import keeping, settle
+
+__all__ = ["gather_kernel", "kernel"]
+
+
+def _wins(builder: Any, cell: Any, value: Any) -> Any:
+    """A lane's cell wins a window with this maximum."""
+    same = builder.fcmp_ordered("==", cell, value)
+    return builder.or_(same, builder.fcmp_unordered("uno", cell, cell))
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def winning(context: Any, cell: Any, value: Any) -> Any:
+    """A bit for each lane whose cell wins, as an integer."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        bits = builder.bitcast(_wins(builder, *arguments), ir.IntType(cell.count))
+        return builder.zext(bits, ir.IntType(64))
+
+    return types.int64(cell, value), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def where_winning(context: Any, cell: Any, value: Any, share: Any) -> Any:
+    """The share in lanes whose cell wins, +0 in the others."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        cell, value, share = arguments
+        return builder.select(_wins(builder, cell, value), share, ir.Constant(share.type, None))
+
+    return share(cell, value, share), generate
+
+
+@cache
+def kernel(dtype: str, verb: str, split: bool) -> Any:
+    """The kernel of a verb for a dtype: array 0 is x, and `values_at` is where its maxima are, as their positions come.
+
+    `jvp` reads the tangent from array 2 and writes array 1: the winners' tangents added up from the first to the last, divided by
+    their number where ties `split`. `shares` reads the gradient of the result from array 1 and writes array 2: that gradient so divided,
+    in the numbers of the arithmetic.
+    """
+    outer = codec(dtype, False)
+    memory, work = outer.memory, outer.work
+    from_x, here = lanes(memory, work, outer.half), lanes(work, work, "")
+    width, load, load_bits, store = from_x.width, from_x.load, from_x.load_bits, from_x.store
+    load_s, load_ones, store_s = here.load, here.load_bits, here.store
+    add, divide, zero, follows = here.add, here.divide, work(0), verb == "jvp"
+
+    @compiled
+    def add_winners(x, p, values, k, wide, dx, q, s):
+        """Add the winners among the channels of a position, and their tangents, to what is counted and added up."""
+        apart()
+        for vector in range(0, wide, width):
+            # The last vector ends with the position, so it may have lanes that have been counted.
+            c = min(vector, wide - width)
+            cell, value = load(x, p + c), load(values, k + c)
+            ask_in_order(x, p + c)
+            bits = winning(cell, value) & (-1 << (vector - c))
+            if bits != 0:
+                if follows:
+                    tangent = load_bits(dx, q + c, bits, zero)
+                    store_s(s, c, add(load_s(s, c), tangent))
+                if split:
+                    once = load_ones(s, 2 * wide + c, bits, zero)
+                    store_s(s, wide + c, add(load_s(s, wide + c), once))
+
+    @compiled
+    def results_of(s, wide, gy, at, result, k):
+        """The results of an output, from what was counted and added up."""
+        within()
+        for vector in range(0, wide, width):
+            c = min(vector, wide - width)
+            total = load_s(s, c) if follows else load(gy, at + c)
+            if split:
+                total = divide(total, load_s(s, wide + c))
+            if follows:
+                store(result, k + c, total)
+            else:
+                store_s(result, k + c, total)
+
+    @machine.kernel
+    def with_ties(x_at, b_at, c_at, scratch_at, g_at, values_at, first, last):
+        g, rows = pointer(g_at, types.int64), pointer(scratch_at, types.int64)
+        x, values = pointer(x_at, memory), pointer(values_at, memory)
+        b, c, shares = pointer(b_at, memory), pointer(c_at, memory), pointer(c_at, work)
+        rank, wide, most, lines = g[RANK], g[LANES], g[LIST], g[OUTPUT_ROWS]
+        others = pointer(scratch_at + 8 * most, types.int64)
+        # After the lists, from a line on: sums, numbers of winners, ones.
+        s = pointer(scratch_at + -(-40 * most // LINE) * LINE, work)
+        for channel in range(wide):
+            s[2 * wide + channel] = work(1)
+        e = AXES + (rank - 1) * AXIS_WIDTH
+        m, table, far, far_z = g[e + COUNT], g[e + TABLE], g[e + STEP_X], g[e + STEP_Z]
+        for unit in range(first, last):
+            item, row = unit // lines, unit % lines
+            base, third = item_offset(g, item, 0), item_offset(g, item, 2)
+            source = item_offset(g, item, 1) + output_row(g, row, 1)
+            count, _ = list_cells(g, rank - 1, row, rows, most)
+            for j in range(m):
+                w, k = table + WINDOW_WIDTH * j, (unit * m + j) * wide
+                start, step, members = g[w + START], g[w + STEP], g[w + MEMBERS]
+                for channel in range(2 * wide):
+                    s[channel] = zero
+                for r in range(count):
+                    p, q = base + rows[r] + start * far, third + others[r] + start * far_z
+                    for t in range(members):
+                        at, there = p + t * step * far, q + t * step * far_z
+                        add_winners(x, at, values, k, wide, c, there, s)
+                if follows:
+                    results_of(s, wide, b, 0, b, k)
+                else:
+                    results_of(s, wide, b, source + j * g[e + STEP_Y], shares, k)
+
+    return with_ties
+
+
+@cache
+def gather_kernel(dtype: str, split: bool) -> Any:
+    """The kernel for a dtype that has each cell gather from the windows that it wins.
+
+    Array 0 is x, 1 what each window gives to its winners, 2 the gradient of x; `values_at` is where the maxima are. These and array 2
+    lie in memory as their positions come, each with its channels. Array 1 is the gradient of the result or, with ties `split`, its shares.
+    """
+    outer = codec(dtype, False)
+    memory, work = outer.memory, outer.work
+    from_x, here = lanes(memory, work, outer.half), lanes(work, work, "")
+    width, load, spread, add = from_x.width, from_x.load, here.spread, here.add
+    number, load_share = (work, here.load) if split else (memory, load)
+    keep, zero = keeping(outer), work(0)
+
+    @machine.kernel
+    def gather(x_at, shares_at, gx_at, scratch_at, g_at, values_at, first, last):
+        g = pointer(g_at, types.int64)
+        x, gx = pointer(x_at, memory), pointer(gx_at, memory)
+        shares, values = pointer(shares_at, number), pointer(values_at, memory)
+        rank, wide, most = g[RANK], g[LANES], g[LIST]
+        rows = pointer(scratch_at, types.int64)
+        grads = pointer(scratch_at + 8 * most, types.int64)
+        codes = pointer(scratch_at + 16 * most, types.int64)
+        e, lines = AXES + (rank - 1) * AXIS_WIDTH, 1
+        for axis in range(rank - 1):
+            lines *= g[AXES + axis * AXIS_WIDTH + EXTENT]
+        n, m, far, list_at = g[e + EXTENT], g[e + COUNT], g[e + STEP_X], g[e + READ_BY]
+        apart_y = g[e + STEP_Y]
+        past = (g[PAST] == DIRECT) & (gx_at % LINE == 0)
+        for unit in range(first, last):
+            item, row = unit // lines, unit % lines
+            at = item_offset(g, item, 0) + place_of(g, row * n, 0)
+            source, before = item_offset(g, item, 1), item * g[OUTPUT_ROWS]
+            count = rows_reading(g, row, most, rows, grads, codes)
+            for p in range(n):
+                begin, end, to = g[list_at + p], g[list_at + p + 1], (unit * n + p) * wide
+                for vector in range(0, wide, width):
+                    # The last vector ends with the position, so it may repeat some channels of the one before.
+                    c, total = min(vector, wide - width), spread(zero)
+                    cell = load(x, at + p * far + c)
+                    ask_in_order(x, at + p * far + c)
+                    for r in range(count):
+                        k, i = (before + rows[r]) * m * wide + c, source + grads[r] + c
+                        for reader in range(begin, end, 2):
+                            j = g[reader]
+                            value = load(values, k + j * wide)
+                            share = load_share(shares, i + j * apart_y)
+                            total = add(total, where_winning(cell, value, share))
+                    keep(gx, to + c, total, past)
+        settle()
+
+    return gather
