@@ -35,7 +35,7 @@ from lunette.kernels.cpu.plans.sizes import BANDS, LINE, SIDE_BY_SIDE
 from lunette.kernels.cpu.plans.tiling import MOST_CELLS
 from lunette.kernels.cpu.plans.traits import one_window_each, past_caches, shares_little
 from lunette.kernels.cpu.plans.window_tables import regular
-from lunette.kernels.cpu.rearranging.small_items import Operand, SmallItems, in_parts
+from lunette.kernels.cpu.rearranging.small_items import Operand, SmallItems, in_parts, ties_count
 from lunette.kernels.cpu.running.calls import (
     Call,
     LaneGradient,
@@ -83,18 +83,18 @@ def gradient_call(
         Operand("w", shape, dtype),
     ]
     again = lambda: gradient_call(op, shape, strides, grad, dtype, False)  # noqa: E731
+    sure = not ties_count(op, "gradients")
     if trusting and (
         small := in_parts(
-            op, shape, operands, "gradients", lambda *part: gradient_call(op, *part, dtype)
+            op, shape, operands, "gradients", lambda *part: gradient_call(op, *part, dtype, sure)
         )
     ):
         small.again = again
         return small
     if ties == "first" and (lanes := lane_plan(op, shape, strides, grad, dtype)):
         return _gradient_by_lanes(*lanes, shape, kept_shape(op, shape), dtype)
-    if ties and (
-        tied := tied_gradient(op, shape, strides, grad, dtype, ties, kept_shape(op, shape))
-    ):
+    out = kept_shape(op, shape)
+    if tied := tied_gradient(op, shape, strides, grad, dtype, out, trusting):
         return tied
     lanes = lanes_of(op, shape, strides, grad, dtype)
     if lanes and trusting:

@@ -10,8 +10,10 @@ from lunette.kernels.cpu.compiling.library import Kernels
 from lunette.kernels.cpu.plans.lane_plan import LanePlan, lane_plan
 from lunette.kernels.cpu.plans.sizes import LINE, SLACK
 from lunette.kernels.cpu.plans.traits import past_caches
+from lunette.kernels.cpu.rearranging.small_items import ties_count
 from lunette.kernels.cpu.running.calls import Call, TiedGradient, TiedTangent
 from lunette.ops.pooling import Pooling
+from lunette.reductions import Max
 
 __all__ = ["tied_gradient", "tied_tangent"]
 
@@ -21,29 +23,35 @@ lane_ties = Kernels("maxima.lane_ties")
 
 
 def tied_tangent(
-    op: Pooling, shape: Shape, strides: Shape, tangent: Shape, dtype: Any, ties: str, out: Shape
+    op: Pooling,
+    shape: Shape,
+    strides: Shape,
+    tangent: Shape,
+    dtype: Any,
+    out: Shape,
+    trusting: bool,
 ) -> TiedTangent | None:
-    """The call for directional derivatives; None where channels are not last."""
-    lanes = lane_plan(op, shape, strides, tangent, dtype)
+    """The call for directional derivatives; None where ties do not count, or channels are not last."""
+    lanes = lane_plan(op, shape, strides, tangent, dtype) if ties_count(op, "tangents") else None
     if not lanes:
         return None
     plan, lane = lanes
-    kernel = lane_ties.kernel(dtype.name, "jvp", ties == "split")
+    kernel = lane_ties.kernel(dtype.name, "jvp", _split(op))
     sums = Call(
         kernel, plan, out, dtype, lane, plan.items * plan.output_rows, _scratch(plan, shape[lane])
     )
-    return TiedTangent(forward_call(op, shape, strides, dtype), sums)
+    return TiedTangent(forward_call(op, shape, strides, dtype, trusting), sums)
 
 
 def tied_gradient(
-    op: Pooling, shape: Shape, strides: Shape, grad: Shape, dtype: Any, ties: str, out: Shape
+    op: Pooling, shape: Shape, strides: Shape, grad: Shape, dtype: Any, out: Shape, trusting: bool
 ) -> TiedGradient | None:
-    """The call for gradients of cells; None where channels are not last."""
-    lanes = lane_plan(op, shape, strides, grad, dtype)
+    """The call for gradients of cells; None where ties do not count, or channels are not last."""
+    lanes = lane_plan(op, shape, strides, grad, dtype) if ties_count(op, "gradients") else None
     if not lanes:
         return None
     plan, lane = lanes
-    split, shares = ties == "split", None
+    split, shares = _split(op), None
     if split:
         kernel, units = lane_ties.kernel(dtype.name, "shares", True), plan.items * plan.output_rows
         shares = Call(
@@ -54,7 +62,11 @@ def tied_gradient(
     past_caches(plan, shape, dtype.itemsize, vector_bytes(dtype))
     kernel, units = lane_ties.gather_kernel(dtype.name, split), plan.items * plan.input_rows
     gather = Call(kernel, plan, shape, dtype, lane, units, plan.listed)
-    return TiedGradient(forward_call(op, shape, strides, dtype), shares, gather)
+    return TiedGradient(forward_call(op, shape, strides, dtype, trusting), shares, gather)
+
+
+def _split(op: Pooling) -> bool:
+    return isinstance(op.reduction, Max) and op.reduction.ties == "split"
 
 
 def _scratch(plan: LanePlan, channels: int) -> int:

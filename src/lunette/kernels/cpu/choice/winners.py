@@ -29,7 +29,7 @@ from lunette.kernels.cpu.plans.plan import Plan
 from lunette.kernels.cpu.plans.sizes import BANDS, SOME
 from lunette.kernels.cpu.plans.tiling import MOST_CELLS
 from lunette.kernels.cpu.plans.traits import one_window_each, shares_little
-from lunette.kernels.cpu.rearranging.small_items import Operand, SmallItems, in_parts
+from lunette.kernels.cpu.rearranging.small_items import Operand, SmallItems, in_parts, ties_count
 from lunette.kernels.cpu.running.calls import Call, TiedTangent, TiledCall
 from lunette.ops.base import is_float
 from lunette.ops.pooling import Pooling
@@ -117,16 +117,17 @@ def tangent_call(
         Operand("r", shape, dtype, tangent),
     ]
     again = lambda: tangent_call(op, shape, strides, tangent, dtype, False)  # noqa: E731
+    sure = not ties_count(op, "tangents")
     if trusting and (
         small := in_parts(
-            op, shape, operands, "tangents", lambda *part: tangent_call(op, *part, dtype)
+            op, shape, operands, "tangents", lambda *part: tangent_call(op, *part, dtype, sure)
         )
     ):
         small.again = again
         return small
     if ties == "first" and (lanes := lane_plan(op, shape, strides, tangent, dtype)):
         return by_lanes(*lanes, "jvp", out, dtype)
-    if ties and (tied := tied_tangent(op, shape, strides, tangent, dtype, ties, out)):
+    if tied := tied_tangent(op, shape, strides, tangent, dtype, out, trusting):
         return tied
     lanes = lanes_of(op, shape, strides, tangent, dtype)
     if lanes and trusting:

@@ -18,13 +18,20 @@ from lunette.kernels.cpu.plans.plan import in_a_row
 from lunette.kernels.cpu.plans.sizes import LINE
 from lunette.kernels.cpu.plans.steps import ARRAYS, FLAGS, FLAGS_STEP, KERNEL, STEP, TABLE, UNITS
 from lunette.kernels.cpu.plans.window_tables import regular
-from lunette.kernels.cpu.running.calls import Call, LaneGradient, LaneShares, QuickCall
+from lunette.kernels.cpu.running.calls import (
+    Call,
+    LaneGradient,
+    LaneShares,
+    QuickCall,
+    TiedGradient,
+    TiedTangent,
+)
 from lunette.kernels.cpu.running.crew import share_out
 from lunette.kernels.cpu.running.results import new_array
 from lunette.ops.pooling import Pooling
-from lunette.reductions import Mean, SmoothMax
+from lunette.reductions import Max, Mean, SmoothMax
 
-__all__ = ["Operand", "SmallItems", "in_parts"]
+__all__ = ["Operand", "SmallItems", "in_parts", "ties_count"]
 
 Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]
@@ -34,17 +41,23 @@ chains, transposition = Kernels("running.chains"), Kernels("vectors.transpositio
 SHORT, MIDDLE, LONG = 10, 20, 64
 """Cells of the rows of a small item, at most: see `_longest`."""
 
-MOST_CELLS = 1 << 12
-"""Cells of a small item, at most."""
-
-FEWEST, MOST, BYTES = 64, 256, 1 << 17
-"""Items of a part, and its bytes, about."""
+MOST, BYTES = 256, 1 << 17
+"""Items of a part, at most, and its bytes, about."""
 
 BLOCK = 16
 """Items that are turned together."""
 
-ENOUGH = 1024
-"""Items of an array that is worth it."""
+
+class Bounds(NamedTuple):
+    """What items are served: cells of one, at most; how many there are, and how many make a part, at least."""
+
+    cells: int
+    items: int
+    part: int
+
+
+USUAL, TIED = Bounds(1 << 12, 1024, 64), Bounds(1 << 16, 32, 16)
+"""As a rule, and where ties count: the other way is many times slower there."""
 
 
 class Operand(NamedTuple):
@@ -75,8 +88,9 @@ def in_parts(
     gives the call on parts.
     """
     sizes = [o.dtype.itemsize for o in operands]
-    short = shape[-1] <= _longest(op, shape, verb, sizes[1])  # the first may be offsets
-    part = _part(op, shape, max(sizes)) if short else 0
+    tied = ties_count(op, verb)
+    short = tied or shape[-1] <= _longest(op, shape, verb, sizes[1])  # the first may be offsets
+    part = _part(op, shape, max(sizes), TIED if tied else USUAL) if short else 0
     if not part or not all(o.in_order for o in operands):
         return None
     first = len(shape) - op.rank
@@ -84,9 +98,16 @@ def in_parts(
         _beside((part, *o.shape[first:]), o.dtype.itemsize) for o in operands if o.role != "w"
     ]
     inner = choice((part, *shape[first:]), *strides)
-    if not isinstance(inner, (Call, LaneGradient, LaneShares)) or inner.order is None:
+    several = (LaneGradient, LaneShares, TiedGradient, TiedTangent)
+    if not isinstance(inner, (Call, *several)) or inner.order is None:
         return None
     return SmallItems(inner, prod(shape[:first]), part, operands)
+
+
+def ties_count(op: Pooling, verb: str) -> bool:
+    """Whether a verb asks for all winners of a window; of those that no kernel for rows knows but cell by cell."""
+    counts = isinstance(op.reduction, Max) and op.reduction.ties != "first"
+    return counts and verb in ("tangents", "gradients")
 
 
 def _longest(op: Pooling, shape: Shape, verb: str, size: int) -> int:
@@ -111,16 +132,17 @@ def _longest(op: Pooling, shape: Shape, verb: str, size: int) -> int:
     return LONG
 
 
-def _part(op: Pooling, shape: Shape, size: int) -> int:
+def _part(op: Pooling, shape: Shape, size: int, bounds: Bounds) -> int:
     """How many items go together; 0 where they are not small, or too few, or have one window each."""
     first = len(shape) - op.rank
     items, cells = prod(shape[:first]), prod(shape[first:])
-    if not 0 < cells <= MOST_CELLS:
+    if not 0 < cells <= bounds.cells:
         return 0
-    if op.rank < 2 or items < ENOUGH or prod(op.out_shape(shape)) == items:
+    if op.rank < 2 or items < bounds.items or prod(op.out_shape(shape)) == items:
         return 0
-    most = min(MOST, max(FEWEST, BYTES // (cells * size) // BLOCK * BLOCK))
-    return next((p for p in range(most, FEWEST - 1, -BLOCK) if items % p == 0), 0)
+    fewest = bounds.part
+    most = min(MOST, max(fewest, BYTES // (cells * size) // BLOCK * BLOCK))
+    return next((p for p in range(most, fewest - 1, -BLOCK) if items % p == 0), 0)
 
 
 def _beside(shape: Shape, size: int) -> Shape:
@@ -148,7 +170,7 @@ class SmallItems:
 
     def __init__(
         self,
-        inner: Call | LaneGradient | LaneShares,
+        inner: Call | LaneGradient | LaneShares | TiedGradient | TiedTangent,
         items: int,
         part: int,
         operands: list[Operand],
@@ -176,9 +198,8 @@ class SmallItems:
         if isinstance(inner, Call):
             steps.append(self._call(inner, *rooms))
         else:
-            between = self._room(prod(calls[0].shape) * calls[0].dtype.itemsize)
-            x, gy, gx = rooms
-            for call, arrays in zip(calls, inner.arrays(x, gy, gx, between), strict=True):
+            between = [self._room(prod(c.shape) * c.dtype.itemsize) for c in calls[:-1]]
+            for call, arrays in zip(calls, inner.arrays(*rooms, *between), strict=True):
                 steps.append(self._call(call, *arrays))
         steps += [
             self._turn(cells[k], part, o.dtype.itemsize, rooms[k], wholes[k])
@@ -201,9 +222,11 @@ class SmallItems:
         return Step(transposition.kernel(size), at, 1, (source, target))
 
     def _call(self, call: Call, *rooms: int) -> Step:
-        """The step that runs a call."""
+        """The step that runs a call; a fourth array is in the place of flags."""
         if isinstance(call, QuickCall):  # two flags for each part
             return Step(call.kernel, call.plan.at, call.units, rooms, 0, 2)
+        if len(rooms) > 3:
+            return Step(call.kernel, call.plan.at, call.units, rooms[:3], rooms[3], -1)
         return Step(call.kernel, call.plan.at, call.units, rooms, call.plan.room)
 
     def _lay_out(self, steps: list[Step]) -> None:
@@ -236,7 +259,7 @@ class SmallItems:
             table[place] = at[number]
         flags = np.zeros(2 * self.parts if self.flagged else 0, np.uint8)
         for number, step in enumerate(self.steps):
-            if step.flags_step:
+            if step.flags_step > 0:
                 table[1 + number * STEP + FLAGS] = flags.__array_interface__["data"][0]
         chain_at = table.__array_interface__["data"][0]
         share_out(

@@ -99,12 +99,6 @@ class Call:
         else:
             self.share_out(a, b, c, self.plan.room)
 
-    def run_beside(self, a: Array, b: Array, c: Array, d: Array) -> None:
-        """All units of a kernel that has a fourth array in the place of flags."""
-        (self.run_alone if self.small else self.share_out)(
-            a, b, c, d.__array_interface__["data"][0]
-        )
-
     def run_alone(self, a: Array, b: Array, c: Array, flags: int) -> None:
         """All units, in this thread."""
         at_a, at_b = a.__array_interface__["data"][0], b.__array_interface__["data"][0]
@@ -223,10 +217,7 @@ class LaneGradient:
         self.calls, self.new, self.order = (marks, gather), gather.new, gather.order
 
     def run(self, x: Array, gy: Array, gx: Array) -> None:
-        for call, arrays in zip(
-            self.calls, self.arrays(x, gy, gx, self.calls[0].new()), strict=True
-        ):
-            call.run(*arrays)
+        run_each(self.calls, self.arrays(x, gy, gx, self.calls[0].new()))
 
     @staticmethod
     def arrays(x: Any, gy: Any, gx: Any, marks: Any) -> tuple[tuple[Any, Any, Any], ...]:
@@ -238,32 +229,47 @@ class TiedTangent:
     """The tangent of a max with channels last where ties count: its values, then sums over the cells that equal them."""
 
     def __init__(self, values: Any, sums: Call) -> None:
-        self.values, self.sums, self.new, self.order = values, sums, sums.new, sums.order
+        self.calls, self.new, self.order = (values, sums), sums.new, sums.order
 
     def run(self, x: Array, y: Array, dx: Array) -> None:
-        self.sums.run_beside(x, y, dx, _values_of(self.values, x))
+        values = self.calls[0].new()
+        run_each(self.calls, self.arrays(x, y, dx, values))
+
+    @staticmethod
+    def arrays(x: Any, y: Any, dx: Any, values: Any) -> tuple[tuple[Any, ...], ...]:
+        """What each of the two calls works on."""
+        return (x, values, values), (x, y, dx, values)
 
 
 class TiedGradient:
     """The gradient of such a max: its values, what each window gives to its winners where they split it, then gathering."""
 
     def __init__(self, values: Any, shares: Call | None, gather: Call) -> None:
-        self.values, self.shares, self.gather = values, shares, gather
+        self.calls = (values, shares, gather) if shares is not None else (values, gather)
         self.new, self.order = gather.new, gather.order
 
     def run(self, x: Array, gy: Array, gx: Array) -> None:
-        values, given = _values_of(self.values, x), gy
-        if self.shares is not None:
-            given = self.shares.new()
-            self.shares.run_beside(x, gy, given, values)
-        self.gather.run_beside(x, given, gx, values)
+        between = [call.new() for call in self.calls[:-1]]
+        run_each(self.calls, self.arrays(x, gy, gx, *between))
+
+    @staticmethod
+    def arrays(
+        x: Any, gy: Any, gx: Any, values: Any, shares: Any = None
+    ) -> tuple[tuple[Any, ...], ...]:
+        """What each of the calls works on."""
+        if shares is None:
+            return (x, values, values), (x, gy, gx, values)
+        return (x, values, values), (x, gy, shares, values), (x, shares, gx, values)
 
 
-def _values_of(call: Any, x: Array) -> Array:
-    """The result of a call for values."""
-    y: Array = call.new()
-    call.run(x, y, y)
-    return y
+def run_each(calls: Any, arrays: Any) -> None:
+    """Calls one after the other; a fourth array is in the place of flags."""
+    for call, (a, b, c, *fourth) in zip(calls, arrays, strict=True):
+        if fourth:
+            at = fourth[0].__array_interface__["data"][0]
+            (call.run_alone if call.small else call.share_out)(a, b, c, at)
+        else:
+            call.run(a, b, c)
 
 
 class LaneShares:

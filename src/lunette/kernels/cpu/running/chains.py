@@ -36,7 +36,8 @@ def kernel() -> Any:
                 a = chain[r] + (part * chain[r + 1] if chain[r + 1] > 0 else scratch_at)
                 b = chain[r + 2] + (part * chain[r + 3] if chain[r + 3] > 0 else scratch_at)
                 c = chain[r + 4] + (part * chain[r + 5] if chain[r + 5] > 0 else scratch_at)
-                flags = chain[s + FLAGS] + part * chain[s + FLAGS_STEP]
+                far = chain[s + FLAGS_STEP]
+                flags = chain[s + FLAGS] + (part * far if far >= 0 else scratch_at)
                 call(
                     chain[s + KERNEL],
                     a,
