@@ -12,7 +12,7 @@ from lunette.kernels.cpu.choice.values import forward_call
 from lunette.kernels.cpu.choice.winners import indices_call, offsets_call, tangent_call
 from lunette.kernels.cpu.plans.lane_plan import lane_plan
 from lunette.kernels.cpu.rearranging.long_axes import LONG, long_axis
-from lunette.kernels.cpu.rearranging.small_items import SmallItems
+from lunette.kernels.cpu.rearranging.small_items import SmallItems, ties_count
 from lunette.kernels.cpu.rearranging.turning import ChannelsLast, channels_last
 from lunette.kernels.cpu.running.calls import Call
 from lunette.ops.base import is_float
@@ -82,7 +82,7 @@ def jvp(op: Pooling, operands: tuple[Array, ...], tangents: tuple[Array, ...]) -
         return _nothing(op, x)
     if max(x.shape) > LONG and (long := long_axis(op, x.shape)):
         return long.forward(lambda part, x, dx: jvp(part, (x,), (dx,)), x, dx)
-    if last := _turning(op, x, dx):
+    if last := _turning(op, x, dx, ties_count(op, "tangents")):
         (y,) = last.apply(lambda x, dx: (_tangents(op, x, dx),), x, dx)
     else:
         y = _tangents(op, x, dx)
@@ -98,7 +98,9 @@ def vjp(op: Pooling, operands: tuple[Array, ...], grad: Array) -> tuple[Array, .
         return (long.vjp(lambda part, x, gy: vjp(part, (x,), gy)[0], x, gy),)
     if not op.keepdims:
         gy = gy.reshape(gy.shape + (1,) * op.rank)
-    if not isinstance(op.reduction, Mean) and (last := _turning(op, x, gy)):
+    if not isinstance(op.reduction, Mean) and (
+        last := _turning(op, x, gy, ties_count(op, "gradients"))
+    ):
         return last.apply(lambda x, gy: (_gradients(op, x, gy),), x, gy)
     return (_gradients(op, x, gy),)
 
@@ -191,12 +193,12 @@ def _values_and_offsets(op: Pooling, x: Array) -> tuple[Array, Array]:
     return y, z
 
 
-def _turning(op: Pooling, x: Array, other: Array) -> ChannelsLast | None:
+def _turning(op: Pooling, x: Array, other: Array, tied: bool = False) -> ChannelsLast | None:
     """How to turn an array with channels last, unless kernels go by its channels."""
     if x.flags.c_contiguous:
         return None
     layout = op, x.shape, x.strides, other.strides, x.dtype
-    if (lane_plan if isinstance(op.reduction, Max) else lanes_of)(*layout):
+    if lane_plan(*layout, tied) if isinstance(op.reduction, Max) else lanes_of(*layout):
         return None
     return channels_last(op.rank, x)
 

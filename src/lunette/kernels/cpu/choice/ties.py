@@ -32,7 +32,7 @@ def tied_tangent(
     trusting: bool,
 ) -> TiedTangent | None:
     """The call for directional derivatives; None where ties do not count, or channels are not last."""
-    lanes = lane_plan(op, shape, strides, tangent, dtype) if ties_count(op, "tangents") else None
+    lanes = ties_count(op, "tangents") and lane_plan(op, shape, strides, tangent, dtype, True)
     if not lanes:
         return None
     plan, lane = lanes
@@ -47,7 +47,7 @@ def tied_gradient(
     op: Pooling, shape: Shape, strides: Shape, grad: Shape, dtype: Any, out: Shape, trusting: bool
 ) -> TiedGradient | None:
     """The call for gradients of cells; None where ties do not count, or channels are not last."""
-    lanes = lane_plan(op, shape, strides, grad, dtype) if ties_count(op, "gradients") else None
+    lanes = ties_count(op, "gradients") and lane_plan(op, shape, strides, grad, dtype, True)
     if not lanes:
         return None
     plan, lane = lanes
@@ -58,7 +58,9 @@ def tied_gradient(
             kernel, plan, out, real_dtype(dtype), lane, units, _scratch(plan, shape[lane])
         )
         given = in_bytes(result_steps(out, lane), dtype)
-        plan, _ = lane_plan(op, shape, strides, given, dtype) or lanes  # it is there if `lanes` are
+        plan, _ = (
+            lane_plan(op, shape, strides, given, dtype, True) or lanes
+        )  # it is there if `lanes` are
     past_caches(plan, shape, dtype.itemsize, vector_bytes(dtype))
     kernel, units = lane_ties.gather_kernel(dtype.name, split), plan.items * plan.input_rows
     gather = Call(kernel, plan, shape, dtype, lane, units, plan.listed)

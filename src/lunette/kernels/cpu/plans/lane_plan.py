@@ -43,11 +43,11 @@ FEWEST_CHANNELS = 16
 
 @lru_cache(maxsize=1024)
 def lane_plan(
-    op: Pooling, shape: Shape, strides: Shape, other: Shape, dtype: Any
+    op: Pooling, shape: Shape, strides: Shape, other: Shape, dtype: Any, often: bool = False
 ) -> tuple[LanePlan, int] | None:
     """The plan of a max or smooth max by vectors of channels, and their axis; None where they are not served so.
 
-    Windows of a smooth max are small then, and those of a max hold no cell often.
+    Windows of a smooth max are small then, and those of a max hold no cell often, unless they may.
     `other` has the strides of the gradient or of the tangent, whose channels have to lie side by side too.
     """
     smooth = isinstance(op.reduction, SmoothMax)
@@ -59,7 +59,9 @@ def lane_plan(
     lane = lane_axis(shape, steps, op.rank)
     if lane < 0 or shape[lane] < FEWEST_CHANNELS or others[lane] != 1 or 0 in shape:
         return None
-    if not (reach_of_window(op, shape) <= SIDE_BY_SIDE if smooth else few_looks(op, shape)):
+    if smooth and reach_of_window(op, shape) > SIDE_BY_SIDE:
+        return None
+    if not (smooth or often or few_looks(op, shape)):
         return None
     plan = LanePlan(op, shape, (steps, others, others), lane)
     return (plan, lane) if plan.has_winners else None
