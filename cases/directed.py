@@ -41,6 +41,7 @@ from cases.directed_windows import (
     WIDE,
 )
 from cases.small_items import SHAPES, small_items
+from cases.ties import ties_that_count
 from lunette.reductions import Mean, Reduction, SmoothMax
 from lunette.regions import Global, Sliding
 
@@ -319,7 +320,10 @@ def _one_window_each() -> list[str]:
             for kind in ("random", "nans", "zeros")
         )
         for cells in (x, nans, np.where(x > 1, zeros, np.float32(-1))):
-            found += max_disagreements((Global(), Global()), cells, ties=(), verbs=("forward",))
+            found += max_disagreements((Global(), Global()), cells)
+        tied = values.filled("ties", x.shape, "float32")
+        found += max_disagreements((Global(), Global()), np.where(x > 1, tied, -np.inf))
+        found += max_disagreements((Global(), Global()), np.full_like(x, -np.inf))
         op = ln.GlobalAvgPool(2)
         each = np.stack([run(op, "forward", item) for item in x])
         difference = differing_bits(run(op, "forward", x), each)
@@ -338,6 +342,7 @@ CHECKS: dict[str, Callable[[], list[str]]] = {
     "one cell of many channels": _one_cell_of_many_channels,
     "planes": _planes,
     "one window each": _one_window_each,
+    "ties that count": lambda: ties_that_count("float32"),
     "large max": lambda: _max(LARGE, "float32", (), ("forward",)),
     "large indices": lambda: _max((*LARGE, *LARGE_APART), "float32", (), ("forward_with_indices",)),
     "large indices int8": lambda: _max(LARGE[2:], "int8", (), ("forward_with_indices",)),

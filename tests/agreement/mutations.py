@@ -71,6 +71,7 @@ PLACES, TABLES, VECTOR_CODE = (
 ONE_EACH, LANE_SPREAD = _of("maxima/one_window_each"), _of("means/lane_spread")
 OFFSETS, GATHERED, SMOOTH = _of("maxima/offsets"), _of("maxima/gathered"), _of("smooth/values")
 WINNING = _of("maxima/winning_rows")
+WHOLE_ITEMS, LANE_TIES = _of("maxima/whole_items"), _of("maxima/lane_ties")
 PHASES, TILING, EXPONENTIALS = _of("rows/phases"), _of("plans/tiling"), _of("vectors/exponentials")
 PIVOTS, POWERS, SHARES = _of("smooth/pivots"), _of("smooth/powers"), _of("smooth/shares")
 POWER_SUMS = _of("smooth/power_sums")
@@ -306,8 +307,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "a winner past the last whole vector not found",
         WIDE_WINDOWS,
-        "for p in range(c, min(c + width, size)):",
-        "for p in range(c, min(c + width, size - size % width)):",
+        "winning &= (2 << (size - 1 - c)) - 1",
+        "winning = 0",
         "wide indices",
     ),
     Mutation(
@@ -369,8 +370,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "tangents of ties not shared",
         WIDE,
-        "y[target + j] = write(total / work(tied) if split else total + zero)",
-        "y[target + j] = write(total + zero)",
+        "total = total / work(tied)",
+        "total = total + zero",
         "wide jvp",
     ),
     Mutation(
@@ -1142,8 +1143,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "the flags of the first part for all of them",
         CHAINS,
-        "flags = chain[s + FLAGS] + part * chain[s + FLAGS_STEP]",
-        "flags = chain[s + FLAGS] + 0 * chain[s + FLAGS_STEP]",
+        "flags = chain[s + FLAGS] + (part * far if far >= 0 else scratch_at)",
+        "flags = chain[s + FLAGS] + (0 if far >= 0 else scratch_at)",
         "small items",
     ),
     Mutation(
@@ -1245,6 +1246,100 @@ MUTATIONS: tuple[Mutation, ...] = (
         "for c in range(width + 1, 2 * width):",
         "for c in range(width + 1, 2 * width - 1):",
         "one window each",
+    ),
+    # -- winners of items with one window each --
+    Mutation(
+        "the last cell of an item never wins",
+        WHOLE_ITEMS,
+        "bits |= (found & ((1 << (size - whole)) - 1)) << whole",
+        "bits |= (found & ((1 << (size - whole - 1)) - 1)) << whole",
+        "one window each",
+    ),
+    Mutation(
+        "a winner's place in its 64 cells for that in its item",
+        WHOLE_ITEMS,
+        "return c + lowest(bits)",
+        "return lowest(bits)",
+        "one window each",
+    ),
+    Mutation(
+        "a NaN at the end of an item not looked for",
+        WHOLE_ITEMS,
+        "found = unordered(a, a) if nan else equal(a, wanted)",
+        "found = equal(a, wanted)",
+        "one window each",
+    ),
+    Mutation(
+        "the gradient of the first winner to the others too",
+        WHOLE_ITEMS,
+        "bits, sought = 0, False",
+        "sought = False",
+        "one window each",
+    ),
+    Mutation(
+        "tangents divided by one winner where there are several",
+        WHOLE_ITEMS,
+        "number += 1",
+        "number = 1",
+        "one window each",
+    ),
+    Mutation(
+        "winners counted in the first 64 cells alone",
+        WHOLE_ITEMS,
+        "number += number_of(winning(x, at + c, min(BITS, size - c), wanted, nan))",
+        "number += number_of(winning(x, at, min(BITS, size - c), wanted, nan))",
+        "one window each",
+    ),
+    # -- searches by bits --
+    Mutation(
+        "one winner of a vector alone",
+        WIDE_WINDOWS,
+        "winning &= winning - 1",
+        "winning = 0",
+        "wide vjp",
+    ),
+    Mutation(
+        "tangents of the last winner of a row for all",
+        WIDE,
+        "winners[j - first] = flat",
+        "winners[0] = flat",
+        "wide jvp",
+    ),
+    # -- ties that count --
+    Mutation(
+        "a NaN wins nothing",
+        LANE_TIES,
+        'return builder.or_(same, builder.fcmp_unordered("uno", cell, cell))',
+        "return same",
+        "ties that count",
+    ),
+    Mutation(
+        "channels of the last two vectors counted twice",
+        LANE_TIES,
+        "bits = winning(cell, value) & (-1 << (vector - c))",
+        "bits = winning(cell, value)",
+        "ties that count",
+    ),
+    Mutation(
+        "a gradient divided by itself",
+        LANE_TIES,
+        "total = divide(total, load_s(s, wide + c))",
+        "total = divide(total, total)",
+        "ties that count",
+    ),
+    Mutation(
+        "the maxima of the first item for all",
+        LANE_TIES,
+        "k, i = (before + rows[r]) * m * wide + c, source + grads[r] + c",
+        "k, i = rows[r] * m * wide + c, source + grads[r] + c",
+        "ties that count",
+    ),
+    Mutation(
+        "one reader of a cell alone",
+        LANE_TIES,
+        "for reader in range(begin, end, 2):",
+        "for reader in range(begin, min(end, begin + 2), 2):",
+        "ties that count",
     ),
     # -- with channels last: at once --
     Mutation(
