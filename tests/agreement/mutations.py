@@ -1299,10 +1299,10 @@ MUTATIONS: tuple[Mutation, ...] = (
         "wide vjp",
     ),
     Mutation(
-        "tangents of the last winner of a row for all",
+        "tangents of the first winner of a row for all",
         WIDE,
-        "winners[j - first] = flat",
-        "winners[0] = flat",
+        "flat = winners[j - first]",
+        "flat = winners[0]",
         "wide jvp",
     ),
     # -- ties that count --
