@@ -12,28 +12,30 @@ from lunette.regions import Adaptive, Global, Region, Sliding
 
 __all__ = ["COUNTED", "ties_that_count"]
 
-COUNTED: tuple[tuple[Region, ...], ...] = (
-    (Sliding(3, 2, 1), Sliding(3, 2, 1)),
-    (Sliding(2, 2, 0), Sliding(2, 2, 0)),
-    (Sliding(3, 1, 1), Sliding(2, 3, (0, 1))),
-    (Adaptive(3), Adaptive(2)),
-    (Global(), Global()),
-    (Sliding(5, 1, 2), Sliding(9, 1, 4)),
-    (Sliding(2, 2, 0), Sliding(3, 2, 1), Sliding(3, 1, 1)),
+COUNTED: tuple[tuple[int, tuple[Region, ...]], ...] = (
+    (11, (Sliding(3, 2, 1), Sliding(3, 2, 1))),
+    (11, (Sliding(2, 2, 0), Sliding(2, 2, 0))),
+    (11, (Sliding(3, 1, 1), Sliding(2, 3, (0, 1)))),
+    (11, (Adaptive(3), Adaptive(2))),
+    (11, (Global(), Global())),
+    (60, (Global(), Global())),
+    (13, (Sliding(5, 1, 2), Sliding(9, 1, 4))),
+    (70, (Sliding(6, 1), Sliding(50, 9, 3))),
+    (11, (Sliding(2, 2, 0), Sliding(3, 2, 1), Sliding(3, 1, 1))),
 )
-"""Windows that share cells, or none, or many; of two axes and of three."""
+"""Lengths of rows, and windows that share cells, or none, or many, of 4 to 360 cells; of two axes and of three."""
 
 
 def ties_that_count(
     dtype: str,
-    windows: tuple[tuple[Region, ...], ...] = COUNTED,
+    windows: tuple[tuple[int, tuple[Region, ...]], ...] = COUNTED,
     channels: tuple[int, ...] = (16, 19, 40),
 ) -> list[str]:
     """Derivatives by all winners that are not the oracle's: with channels last, and with many items."""
     found = []
-    for regions in windows:
+    for width, regions in windows:
         for count in channels:
-            shape = (2, count, *(6, 5)[: len(regions) - 1], 11)
+            shape = (2, count, *(6, 5)[: len(regions) - 1], width)
             cells = [(kind, x) for kind, x in values.with_care(shape, dtype) if x.shape == shape]
             for kind, x in cells:
                 for rule in ("all", "split"):

@@ -1323,7 +1323,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "a gradient divided by itself",
         LANE_TIES,
-        "total = divide(total, load_s(s, wide + c))",
+        "total = divide(total, number)",
         "total = divide(total, total)",
         "ties that count",
     ),

@@ -1,7 +1,6 @@
 """Derivatives of a max with channels last where ties count: every cell that equals its window's maximum takes part.
 
-The maxima are known. A cell wins a window if it equals the maximum, or is a NaN: then so is the maximum. Positions come in the
-order of memory, each with all its channels.
+The maxima are known. A cell wins a window if it equals the maximum, or is a NaN: then so is the maximum.
 """
 
 # Numba types the kernels, not mypy.
@@ -54,6 +53,10 @@ from lunette.kernels.cpu.vectors.past_caches import keeping, settle
 
 __all__ = ["gather_kernel", "kernel"]
 
+MANY = 256
+"""Cells of a window, at most, that a vector of channels goes through by itself; of larger ones positions come in the order of memory,
+each with all channels."""
+
 
 def _wins(builder: Any, cell: Any, value: Any) -> Any:
     """A lane's cell wins a window with this maximum."""
@@ -96,7 +99,35 @@ def kernel(dtype: str, verb: str, split: bool) -> Any:
     from_x, here = lanes(memory, work, outer.half), lanes(work, work, "")
     width, load, load_bits, store = from_x.width, from_x.load, from_x.load_bits, from_x.store
     load_s, load_ones, store_s = here.load, here.load_bits, here.store
-    add, divide, zero, follows = here.add, here.divide, work(0), verb == "jvp"
+    add, divide, spread, follows = here.add, here.divide, here.spread, verb == "jvp"
+    zero, one = work(0), work(1)
+
+    @compiled
+    def finish(total, number, result, k):
+        """A vector of results, from what was added up and counted."""
+        within()
+        if split:
+            total = divide(total, number)
+        if follows:
+            store(result, k, total)
+        else:
+            store_s(result, k, total)
+
+    @compiled
+    def small_window(x, p, rows, value, dx, q, others, window):
+        """The sum of the winners' tangents in a vector of channels, and how many win."""
+        within()
+        count, members, far, far_z = window
+        total, number = spread(zero), spread(zero)
+        for r in range(count):
+            for t in range(members):
+                cell = load(x, p + rows[r] + t * far)
+                if follows:
+                    tangent = load(dx, q + others[r] + t * far_z)
+                    total = add(total, where_winning(cell, value, tangent))
+                if split:
+                    number = add(number, where_winning(cell, value, spread(one)))
+        return total, number
 
     @compiled
     def add_winners(x, p, values, k, wide, dx, q, s):
@@ -117,18 +148,16 @@ def kernel(dtype: str, verb: str, split: bool) -> Any:
                     store_s(s, wide + c, add(load_s(s, wide + c), once))
 
     @compiled
-    def results_of(s, wide, gy, at, result, k):
-        """The results of an output, from what was counted and added up."""
+    def large_window(x, p, rows, values, k, wide, dx, q, others, window, s):
+        """Sums and numbers of winners of all channels, in the order of memory, to s."""
         within()
-        for vector in range(0, wide, width):
-            c = min(vector, wide - width)
-            total = load_s(s, c) if follows else load(gy, at + c)
-            if split:
-                total = divide(total, load_s(s, wide + c))
-            if follows:
-                store(result, k + c, total)
-            else:
-                store_s(result, k + c, total)
+        count, members, far, far_z = window
+        for channel in range(2 * wide):
+            s[channel] = zero
+        for r in range(count):
+            for t in range(members):
+                at, there = p + rows[r] + t * far, q + others[r] + t * far_z
+                add_winners(x, at, values, k, wide, dx, there, s)
 
     @machine.kernel
     def with_ties(x_at, b_at, c_at, scratch_at, g_at, values_at, first, last):
@@ -140,9 +169,10 @@ def kernel(dtype: str, verb: str, split: bool) -> Any:
         # After the lists, from a line on: sums, numbers of winners, ones.
         s = pointer(scratch_at + -(-40 * most // LINE) * LINE, work)
         for channel in range(wide):
-            s[2 * wide + channel] = work(1)
+            s[2 * wide + channel] = one
         e = AXES + (rank - 1) * AXIS_WIDTH
-        m, table, far, far_z = g[e + COUNT], g[e + TABLE], g[e + STEP_X], g[e + STEP_Z]
+        m, table = g[e + COUNT], g[e + TABLE]
+        far, far_y, far_z = g[e + STEP_X], g[e + STEP_Y], g[e + STEP_Z]
         for unit in range(first, last):
             item, row = unit // lines, unit % lines
             base, third = item_offset(g, item, 0), item_offset(g, item, 2)
@@ -151,17 +181,25 @@ def kernel(dtype: str, verb: str, split: bool) -> Any:
             for j in range(m):
                 w, k = table + WINDOW_WIDTH * j, (unit * m + j) * wide
                 start, step, members = g[w + START], g[w + STEP], g[w + MEMBERS]
-                for channel in range(2 * wide):
-                    s[channel] = zero
-                for r in range(count):
-                    p, q = base + rows[r] + start * far, third + others[r] + start * far_z
-                    for t in range(members):
-                        at, there = p + t * step * far, q + t * step * far_z
-                        add_winners(x, at, values, k, wide, c, there, s)
-                if follows:
-                    results_of(s, wide, b, 0, b, k)
-                else:
-                    results_of(s, wide, b, source + j * g[e + STEP_Y], shares, k)
+                p, q, given = base + start * far, third + start * far_z, source + j * far_y
+                window = (count, members, step * far, step * far_z)
+                large = count * members > MANY
+                if large:
+                    large_window(x, p, rows, values, k, wide, c, q, others, window, s)
+                for vector in range(0, wide, width):
+                    # The last vector ends with the position, so it may repeat some channels of the one before.
+                    v = min(vector, wide - width)
+                    if large:
+                        total, number = load_s(s, v), load_s(s, wide + v)
+                    else:
+                        value = load(values, k + v)
+                        total, number = small_window(
+                            x, p + v, rows, value, c, q + v, others, window
+                        )
+                    if follows:
+                        finish(total, number, b, k + v)
+                    else:
+                        finish(load(b, given + v), number, shares, k + v)
 
     return with_ties
 
