@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from lunette.kernels.cpu.choice.gradients import gather_call, gradient_call
+from lunette.kernels.cpu.choice.pairs import by_pairs
 from lunette.kernels.cpu.choice.smooth import lanes_of
 from lunette.kernels.cpu.choice.values import forward_call
 from lunette.kernels.cpu.choice.winners import indices_call, offsets_call, tangent_call
@@ -195,7 +196,7 @@ def _values_and_offsets(op: Pooling, x: Array) -> tuple[Array, Array]:
 
 def _turning(op: Pooling, x: Array, other: Array, tied: bool = False) -> ChannelsLast | None:
     """How to turn an array with channels last, unless kernels go by its channels."""
-    if x.flags.c_contiguous:
+    if x.flags.c_contiguous or by_pairs(op, x.shape):
         return None
     layout = op, x.shape, x.strides, other.strides, x.dtype
     if lane_plan(*layout, tied) if isinstance(op.reduction, Max) else lanes_of(*layout):

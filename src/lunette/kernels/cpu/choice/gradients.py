@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from lunette.kernels.cpu.choice.pairs import by_pairs, pairs_call
 from lunette.kernels.cpu.choice.questions import (
     FEW,
     by_items,
@@ -84,6 +85,8 @@ def gradient_call(
     ]
     again = lambda: gradient_call(op, shape, strides, grad, dtype, False)  # noqa: E731
     sure = not ties_count(op, "gradients")
+    if by_pairs(op, shape):
+        return pairs_call(op, "vjp", shape, strides, grad, dtype)
     if trusting and (
         small := in_parts(
             op, shape, operands, "gradients", lambda *part: gradient_call(op, *part, dtype, sure)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
+from lunette.kernels.cpu.choice.pairs import by_pairs, pairs_call
 from lunette.kernels.cpu.choice.questions import (
     by_output_rows,
     in_elements,
@@ -66,6 +67,8 @@ def forward_call(
     out = kept_shape(op, shape)
     operands = [Operand("r", shape, dtype, strides), Operand("w", out, result)]
     again = lambda: forward_call(op, shape, strides, dtype, False)  # noqa: E731
+    if by_pairs(op, shape):
+        return pairs_call(op, "forward", shape, strides, strides, dtype)
     if trusting and (
         small := in_parts(
             op, shape, operands, "values", lambda *part: forward_call(op, *part, dtype)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from lunette.kernels.cpu.choice.pairs import by_pairs, pairs_call
 from lunette.kernels.cpu.choice.questions import (
     by_items,
     by_output_rows,
@@ -118,6 +119,8 @@ def tangent_call(
     ]
     again = lambda: tangent_call(op, shape, strides, tangent, dtype, False)  # noqa: E731
     sure = not ties_count(op, "tangents")
+    if by_pairs(op, shape):
+        return pairs_call(op, "jvp", shape, strides, tangent, dtype)
     if trusting and (
         small := in_parts(
             op, shape, operands, "tangents", lambda *part: tangent_call(op, *part, dtype, sure)

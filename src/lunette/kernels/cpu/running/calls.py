@@ -68,6 +68,9 @@ class Call:
     pieces: Pieces | None = None
     """Of a large result."""
 
+    kept: Any = None
+    """What must not be gone before the call: the kernel reads it by its address."""
+
     def __init__(
         self, kernel: Any, plan: Plan, shape: Shape, dtype: Any, lane: int, units: int, scratch: int
     ) -> None:
