@@ -40,6 +40,7 @@ from cases.directed_windows import (
     PLANES,
     WIDE,
 )
+from cases.large_smooth import LARGE_SMOOTH, in_any_order, smooth_bounds
 from cases.small_items import SHAPES, small_items
 from cases.ties import ties_that_count
 from lunette.reductions import Mean, Reduction, SmoothMax
@@ -369,6 +370,9 @@ CHECKS: dict[str, Callable[[], list[str]]] = {
     "mean bfloat16": lambda: _bounded(PAIRS, "bfloat16", MEANS, "forward"),
     "smooth forward": lambda: _bounded((*PAIRS, *OTHERS), "float32", SMOOTHS, "forward"),
     "large smooth": lambda: _bounded(LARGE[:2], "float32", SMOOTHS, "forward"),
+    "smooth in pairs": lambda: (
+        smooth_bounds("float32", LARGE_SMOOTH[:4]) + in_any_order("float32", LARGE_SMOOTH[:5])
+    ),
     "smooth float64": lambda: _bounded(PAIRS[:2], "float64", SMOOTHS, "forward"),
     "smooth jvp": lambda: _bounded(PAIRS, "float32", SMOOTHS, "jvp"),
     "smooth vjp": lambda: _bounded(PAIRS, "float32", SMOOTHS, "vjp"),

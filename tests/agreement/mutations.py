@@ -74,7 +74,7 @@ WINNING = _of("maxima/winning_rows")
 WHOLE_ITEMS, LANE_TIES = _of("maxima/whole_items"), _of("maxima/lane_ties")
 PHASES, TILING, EXPONENTIALS = _of("rows/phases"), _of("plans/tiling"), _of("vectors/exponentials")
 PIVOTS, POWERS, SHARES = _of("smooth/pivots"), _of("smooth/powers"), _of("smooth/shares")
-POWER_SUMS = _of("smooth/power_sums")
+POWER_SUMS, IN_PAIRS = _of("smooth/power_sums"), _of("smooth/pairs")
 CHAINS, SMALL_ITEMS = _of("running/chains"), _of("rearranging/small_items")
 
 MUTATIONS: tuple[Mutation, ...] = (
@@ -1383,5 +1383,62 @@ MUTATIONS: tuple[Mutation, ...] = (
         "factor = work(cells_of_row(g, i))",
         "factor = work(cells_of_row(g, begin))",
         "means of many channels last",
+    ),
+    # -- smooth max of large windows --
+    Mutation(
+        "sums joined as if about one pivot",
+        IN_PAIRS,
+        "total = add(large, multiply(small, less))",
+        "total = add(large, small)",
+        "smooth in pairs",
+    ),
+    Mutation(
+        "single cells for the longer runs of a window",
+        IN_PAIRS,
+        "at = line if level == 0 else levels_at + (level - 1) * POSITIONS * each",
+        "at = line",
+        "smooth in pairs",
+    ),
+    Mutation(
+        "runs joined with those one cell after them",
+        IN_PAIRS,
+        "om, ototal, ot = fetched(s, source + (p + half) * each)",
+        "om, ototal, ot = fetched(s, source + (p + 1) * each)",
+        "smooth in pairs",
+    ),
+    Mutation(
+        "halves that wait in one place",
+        IN_PAIRS,
+        "kept_at(s, stack + depth * each, a, b, c)",
+        "kept_at(s, stack, a, b, c)",
+        "smooth in pairs",
+    ),
+    Mutation(
+        "zeros of padding left out",
+        IN_PAIRS,
+        "if pads > 0:",
+        "if pads > 1e9:",
+        "smooth in pairs",
+    ),
+    Mutation(
+        "gradients not divided by the sums of their windows",
+        IN_PAIRS,
+        "kept_at(s, k, p, divide(grad, total), t)",
+        "kept_at(s, k, p, grad, t)",
+        "smooth in pairs",
+    ),
+    Mutation(
+        "readers joined about the most extreme pivot",
+        IN_PAIRS,
+        "g, g[f + READ_BY], low, high, begin, not rising, rate,",
+        "g, g[f + READ_BY], low, high, begin, rising, rate,",
+        "smooth in pairs",
+    ),
+    Mutation(
+        "the first item's cells in all lanes",
+        IN_PAIRS,
+        "s[k + lane] = read(x[places[lane] + at + p * far])",
+        "s[k + lane] = read(x[places[0] + at + p * far])",
+        "smooth in pairs",
     ),
 )

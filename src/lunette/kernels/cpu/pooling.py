@@ -53,7 +53,7 @@ def forward(op: Pooling, operands: tuple[Array, ...]) -> Array:
         return _nothing(op, x)
     if max(x.shape) > LONG and (long := long_axis(op, x.shape)):
         return long.forward(lambda part, slab: forward(part, (slab,)), x)
-    if isinstance(op.reduction, SmoothMax) and (last := _turning(op, x, x)):
+    if isinstance(op.reduction, SmoothMax) and (last := _turning(op, x, x, "values")):
         (y,) = last.apply(lambda x: (_values(op, x),), x)
     else:
         y = _values(op, x)
@@ -67,7 +67,7 @@ def forward_with_indices(op: Pooling, operands: tuple[Array, ...]) -> tuple[Arra
         return _nothing(op, x), _nothing(op, x).astype(np.int64)
     if max(x.shape) > LONG and (long := long_axis(op, x.shape)):
         return long.forward_with_indices(lambda part, x: forward_with_indices(part, (x,)), x)
-    if last := _turning(op, x, x):
+    if last := _turning(op, x, x, "winners"):
         y, z = last.apply(lambda x: _values_and_indices(op, x), x)
     else:
         y, z = _values_and_indices(op, x)
@@ -83,7 +83,7 @@ def jvp(op: Pooling, operands: tuple[Array, ...], tangents: tuple[Array, ...]) -
         return _nothing(op, x)
     if max(x.shape) > LONG and (long := long_axis(op, x.shape)):
         return long.forward(lambda part, x, dx: jvp(part, (x,), (dx,)), x, dx)
-    if last := _turning(op, x, dx, ties_count(op, "tangents")):
+    if last := _turning(op, x, dx, "tangents"):
         (y,) = last.apply(lambda x, dx: (_tangents(op, x, dx),), x, dx)
     else:
         y = _tangents(op, x, dx)
@@ -99,9 +99,7 @@ def vjp(op: Pooling, operands: tuple[Array, ...], grad: Array) -> tuple[Array, .
         return (long.vjp(lambda part, x, gy: vjp(part, (x,), gy)[0], x, gy),)
     if not op.keepdims:
         gy = gy.reshape(gy.shape + (1,) * op.rank)
-    if not isinstance(op.reduction, Mean) and (
-        last := _turning(op, x, gy, ties_count(op, "gradients"))
-    ):
+    if not isinstance(op.reduction, Mean) and (last := _turning(op, x, gy, "gradients")):
         return last.apply(lambda x, gy: (_gradients(op, x, gy),), x, gy)
     return (_gradients(op, x, gy),)
 
@@ -111,7 +109,7 @@ def forward_with_offsets(op: Pooling, x: Array) -> tuple[Array, Array] | None:
     x = _readable(x)
     if max(x.shape) > LONG or offsets_call(op, x.shape, x.strides, x.dtype) is None:
         return None
-    if last := _turning(op, x, x):
+    if last := _turning(op, x, x, "winners"):
         y, z = last.apply(lambda x: _values_and_offsets(op, x), x)
     else:
         y, z = _values_and_offsets(op, x)
@@ -194,12 +192,16 @@ def _values_and_offsets(op: Pooling, x: Array) -> tuple[Array, Array]:
     return y, z
 
 
-def _turning(op: Pooling, x: Array, other: Array, tied: bool = False) -> ChannelsLast | None:
+def _turning(op: Pooling, x: Array, other: Array, verb: str) -> ChannelsLast | None:
     """How to turn an array with channels last, unless kernels go by its channels."""
-    if x.flags.c_contiguous or by_pairs(op, x.shape):
+    if x.flags.c_contiguous or by_pairs(op, x.shape, verb):
         return None
     layout = op, x.shape, x.strides, other.strides, x.dtype
-    if lane_plan(*layout, tied) if isinstance(op.reduction, Max) else lanes_of(*layout):
+    if (
+        lane_plan(*layout, ties_count(op, verb))
+        if isinstance(op.reduction, Max)
+        else lanes_of(*layout)
+    ):
         return None
     return channels_last(op.rank, x)
 

@@ -85,7 +85,7 @@ def gradient_call(
     ]
     again = lambda: gradient_call(op, shape, strides, grad, dtype, False)  # noqa: E731
     sure = not ties_count(op, "gradients")
-    if by_pairs(op, shape):
+    if by_pairs(op, shape, "gradients"):
         return pairs_call(op, "vjp", shape, strides, grad, dtype)
     if trusting and (
         small := in_parts(

@@ -29,15 +29,19 @@ Shape = tuple[int, ...]
 pairs = Kernels("smooth.pairs")
 
 
+FEW = 4
+"""Cells of windows whose tangents are quicker one by one, at most."""
+
+
 @lru_cache(maxsize=1024)
-def by_pairs(op: Pooling, shape: Shape) -> bool:
+def by_pairs(op: Pooling, shape: Shape, verb: str) -> bool:
     """Whether windows of a smooth max are large, none is empty, and their cells are side by side on each axis.
 
-    That is for all layouts alike, and so are the bits.
+    That is for all layouts alike, and so are the bits. Verbs are "values", "tangents" and "gradients".
     """
     if not isinstance(op.reduction, SmoothMax) or 0 in shape:
         return False
-    if reach_of_window(op, shape) <= SIDE_BY_SIDE:
+    if reach_of_window(op, shape) <= (FEW if verb == "tangents" else SIDE_BY_SIDE):
         return False
     for region, n in zip(op.regions, shape[len(shape) - op.rank :], strict=True):
         windows = window_table(region, n, region.out_length(n))

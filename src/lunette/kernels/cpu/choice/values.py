@@ -67,7 +67,7 @@ def forward_call(
     out = kept_shape(op, shape)
     operands = [Operand("r", shape, dtype, strides), Operand("w", out, result)]
     again = lambda: forward_call(op, shape, strides, dtype, False)  # noqa: E731
-    if by_pairs(op, shape):
+    if by_pairs(op, shape, "values"):
         return pairs_call(op, "forward", shape, strides, strides, dtype)
     if trusting and (
         small := in_parts(

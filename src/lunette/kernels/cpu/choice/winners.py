@@ -119,7 +119,7 @@ def tangent_call(
     ]
     again = lambda: tangent_call(op, shape, strides, tangent, dtype, False)  # noqa: E731
     sure = not ties_count(op, "tangents")
-    if by_pairs(op, shape):
+    if by_pairs(op, shape, "tangents"):
         return pairs_call(op, "jvp", shape, strides, tangent, dtype)
     if trusting and (
         small := in_parts(
