@@ -75,6 +75,7 @@ WHOLE_ITEMS, LANE_TIES = _of("maxima/whole_items"), _of("maxima/lane_ties")
 PHASES, TILING, EXPONENTIALS = _of("rows/phases"), _of("plans/tiling"), _of("vectors/exponentials")
 PIVOTS, POWERS, SHARES = _of("smooth/pivots"), _of("smooth/powers"), _of("smooth/shares")
 POWER_SUMS, IN_PAIRS = _of("smooth/power_sums"), _of("smooth/pairs")
+PAIR_LINES = _of("smooth/pair_lines")
 CHAINS, SMALL_ITEMS = _of("running/chains"), _of("rearranging/small_items")
 
 MUTATIONS: tuple[Mutation, ...] = (
@@ -1387,28 +1388,28 @@ MUTATIONS: tuple[Mutation, ...] = (
     # -- smooth max of large windows --
     Mutation(
         "sums joined as if about one pivot",
-        IN_PAIRS,
+        PAIR_LINES,
         "total = add(large, multiply(small, less))",
         "total = add(large, small)",
         "smooth in pairs",
     ),
     Mutation(
         "single cells for the longer runs of a window",
-        IN_PAIRS,
+        PAIR_LINES,
         "at = line if level == 0 else levels_at + (level - 1) * POSITIONS * each",
         "at = line",
         "smooth in pairs",
     ),
     Mutation(
         "runs joined with those one cell after them",
-        IN_PAIRS,
+        PAIR_LINES,
         "om, ototal, ot = fetched(s, source + (p + half) * each)",
         "om, ototal, ot = fetched(s, source + (p + 1) * each)",
         "smooth in pairs",
     ),
     Mutation(
         "halves that wait in one place",
-        IN_PAIRS,
+        PAIR_LINES,
         "kept_at(s, stack + depth * each, a, b, c)",
         "kept_at(s, stack, a, b, c)",
         "smooth in pairs",
@@ -1430,8 +1431,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "readers joined about the most extreme pivot",
         IN_PAIRS,
-        "g, g[f + READ_BY], low, high, begin, not rising, rate,",
-        "g, g[f + READ_BY], low, high, begin, rising, rate,",
+        "g, g[AXES + READ_BY], low, high, begin, not rising, rate,",
+        "g, g[AXES + READ_BY], low, high, begin, rising, rate,",
         "smooth in pairs",
     ),
     Mutation(

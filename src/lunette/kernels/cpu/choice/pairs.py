@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from math import prod
 from typing import Any
 
 from lunette.kernels.cpu.choice.questions import (
@@ -13,14 +14,14 @@ from lunette.kernels.cpu.choice.questions import (
 )
 from lunette.kernels.cpu.choice.smooth import rises
 from lunette.kernels.cpu.compiling.library import Kernels
-from lunette.kernels.cpu.plans.layout import MEMBERS, STEP
 from lunette.kernels.cpu.plans.plan import Plan, lane_axis
 from lunette.kernels.cpu.plans.sizes import LINE, SIDE_BY_SIDE
-from lunette.kernels.cpu.plans.window_tables import reach_of_window, window_table
+from lunette.kernels.cpu.plans.window_tables import longest
 from lunette.kernels.cpu.running.calls import Call
 from lunette.kernels.cpu.smooth.pair_rooms import PairRooms
 from lunette.ops.pooling import Pooling
 from lunette.reductions import SmoothMax
+from lunette.regions import Part, Region, Sliding
 
 __all__ = ["by_pairs", "pairs_call"]
 
@@ -37,19 +38,27 @@ FEW = 4
 def by_pairs(op: Pooling, shape: Shape, verb: str) -> bool:
     """Whether windows of a smooth max are large, none is empty, and their cells are side by side on each axis.
 
-    That is for all layouts alike, and so are the bits. Verbs are "values", "tangents" and "gradients".
+    That is for all layouts alike, and for a part as for the whole; so are the bits. Verbs are "values", "tangents" and "gradients".
     """
     if not isinstance(op.reduction, SmoothMax) or 0 in shape:
         return False
-    if reach_of_window(op, shape) <= (FEW if verb == "tangents" else SIDE_BY_SIDE):
+    axes = [*map(_whole, op.regions, shape[len(shape) - op.rank :])]
+    if prod(longest(*axis) for axis in axes) <= (FEW if verb == "tangents" else SIDE_BY_SIDE):
         return False
-    for region, n in zip(op.regions, shape[len(shape) - op.rank :], strict=True):
-        windows = window_table(region, n, region.out_length(n))
-        if not ((windows[:, STEP] == 1) | (windows[:, MEMBERS] == 1)).all():
-            return False
-        if (windows[:, MEMBERS] == 0).any():
-            return False
-    return True
+    return all(_near(*axis) for axis in axes)
+
+
+def _near(region: Region, n: int) -> bool:
+    """Whether windows of an axis have neighbours for cells, and none is empty: if the first and the last are not, no other is."""
+    if isinstance(region, Sliding) and region.dilation > 1 and region.kernel > 1:
+        return False
+    ends = region.window(n, 0), region.window(n, region.out_length(n) - 1)
+    return all(window.stop > window.start for window in ends)
+
+
+def _whole(region: Region, n: int) -> tuple[Region, int]:
+    """The windows of an axis that some are a part of, and its length."""
+    return _whole(region.region, region.length) if isinstance(region, Part) else (region, n)
 
 
 def pairs_call(

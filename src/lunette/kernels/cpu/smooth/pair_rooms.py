@@ -20,7 +20,20 @@ from lunette.kernels.cpu.plans.layout import (
 from lunette.kernels.cpu.plans.plan import Plan
 from lunette.kernels.cpu.plans.sizes import LINE
 
-__all__ = ["LEVELS", "LONGEST", "POSITIONS", "TILE", "PairRooms"]
+__all__ = [
+    "FOUND",
+    "LEVELS",
+    "LONGEST",
+    "OTHER",
+    "PLACES",
+    "POSITIONS",
+    "ROW",
+    "RUNS",
+    "SPARE",
+    "TILE",
+    "TILES",
+    "PairRooms",
+]
 
 LEVELS = 9
 LONGEST, POSITIONS = 1 << LEVELS, 1024
@@ -32,9 +45,9 @@ SPACE = 1 << 14
 ENOUGH = 16
 """Units of a call, at least, where there are so many tiles."""
 
-TILE = 0
-"""Of the table: positions of a tile and tiles of some items; where, in numbers, are a line, its levels, two arrays of pairs and a vector;
-and where, in bytes, the places of items."""
+TILE, TILES, ROW, RUNS, FOUND, OTHER, SPARE, PLACES = range(8)
+"""Of the table: positions of a tile, and tiles of some items; where, in numbers, a line, its runs, two arrays of pairs and a vector
+are; and where, in bytes, the places of items."""
 
 
 class PairRooms:

@@ -16,12 +16,10 @@ A vector has one cell of as many items, whatever their layout.
 
 from __future__ import annotations
 
-import math
 from functools import cache
 from typing import Any
 
 from numba import types
-from numba.extending import intrinsic
 
 from lunette.kernels.cpu.compiling import machine
 from lunette.kernels.cpu.compiling.machine import apart, compiled, pointer, real, within
@@ -46,48 +44,22 @@ from lunette.kernels.cpu.plans.layout import (
 )
 from lunette.kernels.cpu.plans.sizes import LINE
 from lunette.kernels.cpu.rows.places import item_offset
-from lunette.kernels.cpu.smooth.pair_rooms import LONGEST, POSITIONS, TILE
-from lunette.kernels.cpu.vectors.exponentials import Vectors, exp_down, log_up
+from lunette.kernels.cpu.smooth.pair_lines import pair_lines, unless_nan, where_not_below
+from lunette.kernels.cpu.smooth.pair_rooms import (
+    FOUND,
+    OTHER,
+    PLACES,
+    ROW,
+    RUNS,
+    SPARE,
+    TILE,
+    TILES,
+)
+from lunette.kernels.cpu.vectors.exponentials import exp_down, log_up
 from lunette.kernels.cpu.vectors.halves import codec
 from lunette.kernels.cpu.vectors.lanes import lanes
 
 __all__ = ["kernel"]
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def distance(context: Any, a: Any, b: Any) -> Any:
-    """|a − b|; 0 of two infinities that are equal."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        vectors = Vectors(builder, arguments[0].type)
-        apart = vectors.magnitude(builder.fsub(*arguments))
-        same = builder.fcmp_ordered("==", *arguments)
-        return builder.select(same, vectors.number(0.0), apart)
-
-    return a(a, b), generate
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def where_not_below(context: Any, a: Any, b: Any, one: Any, other: Any) -> Any:
-    """`one` in lanes where a ≥ b, `other` elsewhere."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        a, b, one, other = arguments
-        return builder.select(builder.fcmp_ordered(">=", a, b), one, other)
-
-    return one(a, b, one, other), generate
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def unless_nan(context: Any, number: Any, value: Any) -> Any:
-    """The value, NaN in lanes where a number is."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        number, value = arguments
-        nan = Vectors(builder, value.type).number(math.nan)
-        return builder.select(builder.fcmp_unordered("uno", number, number), nan, value)
-
-    return value(number, value), generate
 
 
 @cache
@@ -106,159 +78,8 @@ def kernel(dtype: str, verb: str, rising: bool) -> Any:
     load, store, spread, subtract = here.load, here.store, here.spread, here.subtract
     add, multiply, divide = here.add, here.multiply, here.divide
     follows, back = verb == "jvp", verb == "vjp"
-    numbers = 3 if follows else 2
-    each, zero, one = numbers * width, work(0), work(1)
-
-    @compiled
-    def joined(up, rate, m, s, t, other_m, other_s, other_t):
-        """Two pairs as one, about the greater pivot if `up`; `rate` is −|beta|."""
-        within()
-        less = exp_down(multiply(rate, distance(m, other_m)))
-        a, b = (m, other_m) if up else (other_m, m)
-        pivot = where_not_below(a, b, m, other_m)
-        large, small = where_not_below(a, b, s, other_s), where_not_below(a, b, other_s, s)
-        total = add(large, multiply(small, less))
-        if follows:
-            large, small = where_not_below(a, b, t, other_t), where_not_below(a, b, other_t, t)
-            t = add(large, multiply(small, less))
-        return pivot, total, t
-
-    @compiled
-    def fetched(s, at):
-        within()
-        return (
-            load(s, at),
-            load(s, at + width),
-            load(s, at + 2 * width) if follows else spread(zero),
-        )
-
-    @compiled
-    def kept_at(s, at, m, total, t):
-        within()
-        store(s, at, m)
-        store(s, at + width, total)
-        if follows:
-            store(s, at + 2 * width, t)
-
-    @compiled
-    def doubled(s, line, levels_at, span, level, up, rate):
-        """Runs of 2^(level+1) neighbours of a span of cells, from those of half the length."""
-        apart()
-        half = 1 << level
-        source = line if level == 0 else levels_at + (level - 1) * POSITIONS * each
-        target = levels_at + level * POSITIONS * each
-        for p in range(span - 2 * half + 1):
-            m, total, t = fetched(s, source + p * each)
-            om, ototal, ot = fetched(s, source + (p + half) * each)
-            m, total, t = joined(up, rate, m, total, t, om, ototal, ot)
-            kept_at(s, target + p * each, m, total, t)
-
-    @compiled
-    def from_levels(s, line, levels_at, start, members, up, rate):
-        """A window, from the runs of its digits, the longest first."""
-        within()
-        level = 0
-        while (2 << level) <= members:
-            level += 1
-        p, left = start, members
-        m, total, t = spread(zero), spread(zero), spread(zero)
-        while left > 0:
-            while (1 << level) > left:
-                level -= 1
-            at = line if level == 0 else levels_at + (level - 1) * POSITIONS * each
-            om, ototal, ot = fetched(s, at + p * each)
-            if p == start:
-                m, total, t = om, ototal, ot
-            else:
-                m, total, t = joined(up, rate, m, total, t, om, ototal, ot)
-            p += 1 << level
-            left -= 1 << level
-        return m, total, t
-
-    @compiled
-    def by_itself(s, line, stack, start, members, up, rate):
-        """The same without the runs of other windows: halves wait on a stack until they meet."""
-        apart()
-        level = 0
-        while (2 << level) <= members:
-            level += 1
-        p, left = start, members
-        m, total, t = spread(zero), spread(zero), spread(zero)
-        while left > 0:
-            while (1 << level) > left:
-                level -= 1
-            a, b, c = spread(zero), spread(zero), spread(zero)
-            for i in range(1 << level):
-                a, b, c = fetched(s, line + (p + i) * each)
-                depth, bits = 0, i
-                while bits & 1:
-                    oa, ob, oc = fetched(s, stack + depth * each)
-                    a, b, c = joined(up, rate, oa, ob, oc, a, b, c)
-                    depth, bits = depth + 1, bits >> 1
-                kept_at(s, stack + depth * each, a, b, c)
-            if p == start:
-                m, total, t = a, b, c
-            else:
-                m, total, t = joined(up, rate, m, total, t, a, b, c)
-            p += 1 << level
-            left -= 1 << level
-        return m, total, t
-
-    @compiled
-    def fold_line(s, line, levels_at, g, table, begin, end, low, target, stride, up, rate):
-        """Windows begin … end of a table over a line of cells, which begins with position `low`, to every `stride`th place.
-
-        A window of nothing is a sum of 0.
-        """
-        within()
-        j = begin
-        while j < end:
-            # As many windows as fit into the levels.
-            first, until, visited, longest = g[table + WINDOW_WIDTH * j + START], j, 0, 0
-            stop = first
-            while until < end:
-                w = table + WINDOW_WIDTH * until
-                after = g[w + START] + g[w + MEMBERS]
-                if (until > j) & (max(stop, after) - first > POSITIONS):
-                    break
-                if g[w + MEMBERS] > 0:
-                    stop = max(stop, after)
-                visited, longest = visited + g[w + MEMBERS], max(longest, g[w + MEMBERS])
-                until += 1
-            span, level = stop - first, 0
-            shared = (longest <= LONGEST) & (span <= POSITIONS) & (visited > 2 * span)
-            at = line + (first - low) * each
-            if shared:
-                while (2 << level) <= longest:
-                    doubled(s, at, levels_at, span, level, up, rate)
-                    level += 1
-            while j < until:
-                w = table + WINDOW_WIDTH * j
-                start, members = g[w + START] - first, g[w + MEMBERS]
-                if shared & (members > 0):
-                    m, total, t = from_levels(s, at, levels_at, start, members, up, rate)
-                elif members > 0:
-                    m, total, t = by_itself(s, at, levels_at, start, members, up, rate)
-                else:
-                    m, total, t = spread(zero), spread(zero), spread(zero)
-                kept_at(s, target, m, total, t)
-                target += stride
-                j += 1
-
-    @compiled
-    def fold_axis(s, source, target, room, outer, n, inner, g, table, begin, end, low, up, rate):
-        """One axis of an array of pairs, n long with `inner` pairs to a position, `outer` times."""
-        within()
-        line, levels_at = room
-        for o in range(outer):
-            for c in range(inner):
-                at = source + (o * n * inner + c) * each
-                for p in range(n):
-                    m, total, t = fetched(s, at + p * inner * each)
-                    kept_at(s, line + p * each, m, total, t)
-                to = target + (o * (end - begin) * inner + c) * each
-                stride = inner * each
-                fold_line(s, line, levels_at, g, table, begin, end, low, to, stride, up, rate)
+    each, joined, fetched, kept_at, fold_line, fold_axis = pair_lines(work, follows)
+    zero, one = work(0), work(1)
 
     @compiled
     def lay_row(s, line, x, places, at, far, n, beside, dx, others, there, far_z, beside_z):
@@ -413,110 +234,124 @@ def kernel(dtype: str, verb: str, rising: bool) -> Any:
             q //= g[h + EXTENT]
         return none
 
+    @compiled
+    def finish_windows(s, found, b, places, spare, items, beside, g, begin, end, beta, rate):
+        """Results of outputs begin … end of the first axis, or for a gradient what each of them gives to its cells, in place of its sum."""
+        within()
+        rank, lines = g[RANK], 1  # rows of outputs to a position of the first axis
+        e = AXES + (rank - 1) * AXIS_WIDTH
+        for axis in range(1, rank - 1):
+            lines *= g[AXES + axis * AXIS_WIDTH + COUNT]
+        m, step = (g[e + COUNT], g[e + STEP_Y]) if rank > 1 else (1, 0)
+        for i in range(begin, end):
+            for q in range(lines):
+                to = i * g[AXES + STEP_Y] + row_offset(g, q, 1, COUNT)
+                for j in range(m):
+                    k = found + (((i - begin) * lines + q) * m + j) * each
+                    p, total, t = fetched(s, k)
+                    number = (i * lines + q) * m + j
+                    p, total, t = with_padding(g, number, p, total, t, rate)
+                    if back:
+                        grad = taken(b, places, to + j * step, s, spare, beside)
+                        kept_at(s, k, p, divide(grad, total), t)
+                        continue
+                    if follows:
+                        # Shares about an infinite pivot are not numbers.
+                        value = add(divide(t, total), subtract(p, p))
+                    else:
+                        value = add(p, divide(log_up(total), spread(beta)))
+                        value = unless_nan(total, value)
+                    put(b, places, to + j * step, value, s, spare, items, beside)
+
+    @compiled
+    def readers_of(s, room, found, other, g, begin, end, low, high, rate):
+        """The windows that read each position of low … high of the first axis, joined axis by axis; gives where they are."""
+        within()
+        rank, outer, inner = g[RANK], end - begin, 1
+        for axis in range(1, rank - 1):
+            outer *= g[AXES + axis * AXIS_WIDTH + COUNT]
+        for axis in range(rank - 1, 0, -1):
+            h = AXES + axis * AXIS_WIDTH
+            if axis < rank - 1:
+                outer //= g[h + COUNT]
+            fold_axis(
+                s, found, other, room, outer, g[h + COUNT], inner,
+                g, g[h + READ_BY], 0, g[h + EXTENT], 0, not rising, rate,
+            )  # fmt: skip
+            inner *= g[h + EXTENT]
+            found, other = other, found
+        fold_axis(
+            s, found, other, room, 1, end - begin, inner,
+            g, g[AXES + READ_BY], low, high, begin, not rising, rate,
+        )  # fmt: skip
+        return other
+
+    @compiled
+    def put_gradients(
+        s, found, x, places, beside, gx, others, beside_z, spare, items, g, low, high, beta
+    ):
+        """The gradients of positions low … high of the first axis."""
+        within()
+        rank, rows = g[RANK], 1
+        e = AXES + (rank - 1) * AXIS_WIDTH
+        for axis in range(1, rank - 1):
+            rows *= g[AXES + axis * AXIS_WIDTH + EXTENT]
+        n, far, far_z = (g[e + EXTENT], g[e + STEP_X], g[e + STEP_Z]) if rank > 1 else (1, 0, 0)
+        for i in range(low, high):
+            for q in range(rows):
+                at = i * g[AXES + STEP_X] + row_offset(g, q, 0, EXTENT)
+                to = i * g[AXES + STEP_Z] + row_offset(g, q, 2, EXTENT)
+                for p in range(n):
+                    pivot, weight, _ = fetched(s, found + (((i - low) * rows + q) * n + p) * each)
+                    cell = taken(x, places, at + p * far, s, spare, beside)
+                    below = multiply(spread(beta), subtract(cell, pivot))
+                    value = multiply(weight, unless_nan(below, exp_down(below)))
+                    if unread(g, i, q, p):
+                        value = spread(zero)
+                    put(gx, others, to + p * far_z, value, s, spare, items, beside_z)
+
+    @compiled
+    def reading(g, low, high):
+        """The outputs of the first axis that read positions low … high; none is a range that ends before it begins."""
+        within()
+        begin, end = g[AXES + COUNT], 0
+        for p in range(low, high):
+            w = g[AXES + READ_BY] + WINDOW_WIDTH * p
+            if g[w + MEMBERS] > 0:
+                begin, end = min(begin, g[w + START]), max(end, g[w + START] + g[w + MEMBERS])
+        return begin, end
+
     @machine.kernel
     def in_pairs(x_at, b_at, c_at, scratch_at, g_at, rooms_at, first_unit, last_unit):
         g, rooms = pointer(g_at, types.int64), pointer(rooms_at, types.int64)
         s = pointer(scratch_at, work)
-        tile_size, tiles, line, levels_at, here_at, there_at, spare = (
-            rooms[TILE],
-            rooms[TILE + 1],
-            rooms[TILE + 2],
-            rooms[TILE + 3],
-            rooms[TILE + 4],
-            rooms[TILE + 5],
-            rooms[TILE + 6],
-        )
-        at_x = pointer(scratch_at + rooms[TILE + 7], types.int64)
-        at_b = pointer(scratch_at + rooms[TILE + 7] + 8 * LINE, types.int64)
-        at_c = pointer(scratch_at + rooms[TILE + 7] + 16 * LINE, types.int64)
-        x, dx, y = pointer(x_at, memory), pointer(c_at, memory), pointer(b_at, kept)
-        gy, gx = pointer(b_at, memory), pointer(c_at, kept)
-        rank, beta, room = g[RANK], work(real(g[BETA])), (line, levels_at)
-        rate, spaces = spread(-abs(beta)), (here_at, there_at)
-        e, f = AXES + (rank - 1) * AXIS_WIDTH, AXES
-        lines = 1  # rows of outputs to a position of the first axis
-        for axis in range(1, rank - 1):
-            lines *= g[AXES + axis * AXIS_WIDTH + COUNT]
-        m = g[e + COUNT] if rank > 1 else 1
-        length = g[f + EXTENT] if back else g[f + COUNT]
+        tile_size, tiles, spare = rooms[TILE], rooms[TILES], rooms[SPARE]
+        room, spaces = (rooms[ROW], rooms[RUNS]), (rooms[FOUND], rooms[OTHER])
+        at_x = pointer(scratch_at + rooms[PLACES], types.int64)
+        at_b = pointer(scratch_at + rooms[PLACES] + 8 * LINE, types.int64)
+        at_c = pointer(scratch_at + rooms[PLACES] + 16 * LINE, types.int64)
+        x, dx = pointer(x_at, memory), pointer(c_at, memory)
+        b, gx = pointer(b_at, memory if back else kept), pointer(c_at, kept)
+        beta = work(real(g[BETA]))
+        rate, length = spread(-abs(beta)), g[AXES + EXTENT] if back else g[AXES + COUNT]
         for unit in range(first_unit, last_unit):
             block, tile = unit // tiles, unit % tiles
             items = min(width, g[ITEMS] - block * width)
             beside = lay_places(g, block * width, 0, at_x) & (items == width)
             beside_b = lay_places(g, block * width, 1, at_b) & (items == width)
             beside_c = lay_places(g, block * width, 2, at_c) & (items == width)
-            begin, end = tile * tile_size, min(length, (tile + 1) * tile_size)
-            low, high = begin, end
-            if back:  # the outputs that read these
-                begin, end = g[f + COUNT], 0
-                for p in range(low, high):
-                    w = g[f + READ_BY] + WINDOW_WIDTH * p
-                    if g[w + MEMBERS] > 0:
-                        begin, end = (
-                            min(begin, g[w + START]),
-                            max(end, g[w + START] + g[w + MEMBERS]),
-                        )
+            low, high = tile * tile_size, min(length, (tile + 1) * tile_size)
+            begin, end = reading(g, low, high) if back else (low, high)
             found, other = spaces
             if begin < end:
                 found, other = windows_of(
                     s, room, spaces, x, at_x, beside, dx, at_c, beside_c, g, begin, end, rate
                 )
-            for i in range(begin, end):
-                for q in range(lines):
-                    step = g[e + STEP_Y] if rank > 1 else 0
-                    to = i * g[f + STEP_Y] + row_offset(g, q, 1, COUNT)
-                    for j in range(m):
-                        k = found + (((i - begin) * lines + q) * m + j) * each
-                        p, total, t = fetched(s, k)
-                        number = (i * lines + q) * m + j
-                        p, total, t = with_padding(g, number, p, total, t, rate)
-                        if back:
-                            grad = taken(gy, at_b, to + j * step, s, spare, beside_b)
-                            kept_at(s, k, p, divide(grad, total), t)
-                        elif follows:
-                            # Shares about an infinite pivot are not numbers.
-                            value = add(divide(t, total), subtract(p, p))
-                            put(y, at_b, to + j * step, value, s, spare, items, beside_b)
-                        else:
-                            value = add(p, divide(log_up(total), spread(beta)))
-                            value = unless_nan(total, value)
-                            put(y, at_b, to + j * step, value, s, spare, items, beside_b)
-            if not back:
-                continue
-            # The windows that read each position, joined axis by axis.
-            outer, inner, before = (end - begin) * lines, 1, end - begin
-            for axis in range(rank - 1, 0, -1):
-                h = AXES + axis * AXIS_WIDTH
-                if axis < rank - 1:
-                    outer //= g[h + COUNT]
-                fold_axis(
-                    s, found, other, room, outer, g[h + COUNT], inner,
-                    g, g[h + READ_BY], 0, g[h + EXTENT], 0, not rising, rate,
-                )  # fmt: skip
-                inner *= g[h + EXTENT]
-                found, other = other, found
-            fold_axis(
-                s, found, other, room, 1, before, inner,
-                g, g[f + READ_BY], low, high, begin, not rising, rate,
-            )  # fmt: skip
-            rows = 1
-            for axis in range(1, rank - 1):
-                rows *= g[AXES + axis * AXIS_WIDTH + EXTENT]
-            n = g[e + EXTENT] if rank > 1 else 1
-            for i in range(low, high):
-                for q in range(rows):
-                    at = i * g[f + STEP_X] + row_offset(g, q, 0, EXTENT)
-                    to = i * g[f + STEP_Z] + row_offset(g, q, 2, EXTENT)
-                    for p in range(n):
-                        far = p * g[e + STEP_X] if rank > 1 else 0
-                        far_z = p * g[e + STEP_Z] if rank > 1 else 0
-                        k = other + (((i - low) * rows + q) * n + p) * each
-                        pivot, weight, _ = fetched(s, k)
-                        cell = taken(x, at_x, at + far, s, spare, beside)
-                        below = multiply(spread(beta), subtract(cell, pivot))
-                        value = multiply(weight, unless_nan(below, exp_down(below)))
-                        if unread(g, i, q, p):
-                            value = spread(zero)
-                        put(gx, at_c, to + far_z, value, s, spare, items, beside_c)
+            finish_windows(s, found, b, at_b, spare, items, beside_b, g, begin, end, beta, rate)
+            if back:
+                found = readers_of(s, room, found, other, g, begin, end, low, high, rate)
+                put_gradients(
+                    s, found, x, at_x, beside, gx, at_c, beside_c, spare, items, g, low, high, beta
+                )
 
     return in_pairs
