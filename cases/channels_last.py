@@ -131,7 +131,8 @@ def _turned_parts() -> list[str]:
         x = values.filled("random", (3, channels, 18, width), "float32")
         for op in (
             ln.SmoothMaxPool((3, 3), 1.5, 2, 1),  # by its channels, if these fill a vector
-            ln.SmoothMaxPool((9, 9), 1.5, 2),
+            ln.SmoothMaxPool((9, 8), 1.5, 2, dilation=2),
+            ln.MaxPool((7, 7), 1, 3),
             ln.MaxPool((3, 3), 2, 1, ties="all"),
             ln.GlobalMaxPool(2, ties="split"),
         ):

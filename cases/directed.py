@@ -405,7 +405,11 @@ CHECKS: dict[str, Callable[[], list[str]]] = {
     ),
     "large channels last": lambda: channels_last(70, "float32", 200, (ln.Max(),), LARGE_WINDOWS),
     "smooth channels last": lambda: channels_last(
-        20, "float32", 37, (SmoothMax(1.5), SmoothMax(-30.0)), SMALL_WINDOWS[::4]
+        20,
+        "float32",
+        37,
+        (SmoothMax(1.5), SmoothMax(-30.0)),
+        (*SMALL_WINDOWS[:2], SMALL_WINDOWS[4]),
     ),
     "short rows": _short_rows,
     "small items": lambda: small_items("float32", SHAPES[:1], (ln.Max(),)),
