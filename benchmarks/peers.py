@@ -40,7 +40,8 @@ def prepare(peer: str, workload: Workload, x: Array, grad: Array, ours: Any) -> 
     a, b = np.asarray(result, np.float64), np.asarray(expected, np.float64)
     if isinstance(workload.op.reduction, SmoothMax):
         # exp, mean, log pads with exp(−inf), not with exp(0): compare away from the border.
-        a, b = a[..., 2:-2, 2:-2], b[..., 2:-2, 2:-2]
+        edge = min(workload.op.regions[-1].kernel, (min(a.shape[-2:]) - 1) // 2)
+        a, b = (v[..., edge:-edge, edge:-edge] for v in (a, b))
     if a.shape != b.shape or not np.allclose(a, b, rtol=1e-2, atol=1e-3):
         print(f"  {peer} computes something else than {workload.name}; left out")
         return None

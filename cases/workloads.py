@@ -256,7 +256,13 @@ WORKLOADS: tuple[Workload, ...] = (
         verb="vjp",
         channels_last=True,
     ),
-    Workload("global max vjp of 7×7", ln.GlobalMaxPool(2), (64, 2048, 7, 7), TWIN, verb="vjp"),
+    Workload(
+        "global max vjp of 7×7, ties split",
+        ln.GlobalMaxPool(2, ties="split"),
+        (64, 2048, 7, 7),
+        TWIN,
+        verb="vjp",
+    ),
     Workload(
         "adaptive max 7 vjp channels last",
         ln.AdaptiveMaxPool((7, 7)),

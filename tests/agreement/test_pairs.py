@@ -10,7 +10,7 @@ from cases import values
 from cases.agreement import differing_bits, direction, run
 from cases.large_smooth import LARGE_SMOOTH, in_any_order, smooth_bounds
 from lunette.kernels.cpu.choice.pairs import by_pairs
-from lunette.regions import Sliding
+from lunette.regions import Global, Sliding
 
 FULL = pytest.mark.full
 
@@ -94,3 +94,39 @@ def test_which_windows_go_in_pairs():
         served = [v for v in ("values", "tangents", "gradients") if by_pairs(op, (2, 20, 20), v)]
         assert served == verbs
     assert not by_pairs(ln.AvgPool((9, 9)), (2, 20, 20), "values")
+
+
+@pytest.mark.parametrize(
+    ("op", "shape", "verbs"),
+    [
+        (ln.SmoothMaxPool((65, 65), 1.0, stride=1), (1, 900, 900), "values tangents gradients"),
+        (ln.SmoothMaxPool((1001, 65), 1.0, stride=1), (1, 2000, 2000), ""),
+        (
+            ln.Pool((Global(), Global()), ln.SmoothMax(1.0)),
+            (1, 500, 130),
+            "values tangents gradients",
+        ),
+        (
+            ln.Pool((Global(), Global()), ln.SmoothMax(1.0)),
+            (1, 30, 2000),
+            "values tangents gradients",
+        ),
+        (ln.Pool((Global(),), ln.SmoothMax(1.0)), (1, 200_000), ""),
+        (ln.SmoothMaxPool((60_000,), 1.0, stride=1), (1, 900_000), "values tangents gradients"),
+    ],
+    ids=repr,
+)
+def test_scratch_memory_is_bounded(op, shape, verbs):
+    """Some 50 MB to a thread at the most; what needs more goes window by window."""
+    from lunette.kernels.cpu.choice.pairs import pairs_call
+
+    strides = np.empty(shape, "f4").strides
+    grad = np.lib.stride_tricks.as_strided(
+        np.zeros(1, "f4"), op.out_shape(shape), (0,) * len(shape)
+    )
+    served = [v for v in ("values", "tangents", "gradients") if by_pairs(op, shape, v)]
+    assert served == verbs.split()
+    for verb, name in (("values", "forward"), ("tangents", "jvp"), ("gradients", "vjp")):
+        if verb in served:
+            other = grad.strides if verb == "gradients" else strides
+            assert pairs_call(op, name, shape, strides, other, np.dtype("f4")).scratch < 70 << 20

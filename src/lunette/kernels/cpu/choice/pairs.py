@@ -18,7 +18,7 @@ from lunette.kernels.cpu.plans.plan import Plan, lane_axis
 from lunette.kernels.cpu.plans.sizes import LINE, SIDE_BY_SIDE
 from lunette.kernels.cpu.plans.window_tables import longest
 from lunette.kernels.cpu.running.calls import Call
-from lunette.kernels.cpu.smooth.pair_rooms import PairRooms
+from lunette.kernels.cpu.smooth.pair_rooms import MOST, PairRooms, rows_of_tile
 from lunette.ops.pooling import Pooling
 from lunette.reductions import SmoothMax
 from lunette.regions import Part, Region, Sliding
@@ -29,6 +29,9 @@ Shape = tuple[int, ...]
 
 pairs = Kernels("smooth.pairs")
 
+
+AGAIN = 16
+"""How often the tiles of a gradient go through a cell, at most."""
 
 FEW = 4
 """Cells of windows whose tangents are quicker one by one, at most."""
@@ -45,7 +48,17 @@ def by_pairs(op: Pooling, shape: Shape, verb: str) -> bool:
     axes = [*map(_whole, op.regions, shape[len(shape) - op.rank :])]
     if prod(longest(*axis) for axis in axes) <= (FEW if verb == "tangents" else SIDE_BY_SIDE):
         return False
-    return all(_near(*axis) for axis in axes)
+    return all(_near(*axis) for axis in axes) and _bounded(axes, verb)
+
+
+def _bounded(axes: list[tuple[Region, int]], verb: str) -> bool:
+    """Whether a tile of such windows has room, and does not go through what other tiles go through again and again."""
+    (_, n), reach = axes[0], longest(*axes[0])
+    across = prod(max(n, region.out_length(n)) for region, n in axes[1:])
+    if reach * across > MOST:
+        return False
+    rows = min(n, rows_of_tile(reach, across))
+    return verb != "gradients" or min(n, rows + 2 * reach) <= AGAIN * rows
 
 
 def _near(region: Region, n: int) -> bool:

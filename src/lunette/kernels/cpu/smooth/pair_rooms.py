@@ -24,6 +24,7 @@ __all__ = [
     "FOUND",
     "LEVELS",
     "LONGEST",
+    "MOST",
     "OTHER",
     "PLACES",
     "POSITIONS",
@@ -33,6 +34,7 @@ __all__ = [
     "TILE",
     "TILES",
     "PairRooms",
+    "rows_of_tile",
 ]
 
 LEVELS = 9
@@ -42,12 +44,23 @@ LONGEST, POSITIONS = 1 << LEVELS, 1024
 SPACE = 1 << 14
 """Pairs of a tile after the last axis, about."""
 
+MOST = 1 << 16
+"""Pairs that one row of windows reads after the last axis, at most: 8 MB of float32."""
+
 ENOUGH = 16
 """Units of a call, at least, where there are so many tiles."""
 
 TILE, TILES, ROW, RUNS, FOUND, OTHER, SPARE, PLACES = range(8)
 """Of the table: positions of a tile, and tiles of some items; where, in numbers, a line, its runs, two arrays of pairs and a vector
 are; and where, in bytes, the places of items."""
+
+
+def rows_of_tile(reach: int, across: int) -> int:
+    """Positions of the first axis in a tile, at most, where windows reach over so many, and other axes have `across` cells.
+
+    As many as there is space for; and more where windows are long, for a tile has to go through all that they read.
+    """
+    return max(1, SPACE // across - reach, min(2 * reach, MOST // across))
 
 
 class PairRooms:
@@ -94,7 +107,7 @@ class PairRooms:
             max(a, b) for a, b in zip(self.extents[1:], self.counts[1:], strict=True)
         )
         reach = int((self.windows[:, 1] - self.windows[:, 0]).max())
-        most = max(1, SPACE // to_position - reach, reach // 4)
+        most = rows_of_tile(reach, to_position)
         return max(1, min(length, most, max(reach // 4, -(-length * blocks // ENOUGH))))
 
     def _needs(self, begin: int, end: int, back: bool) -> tuple[int, int]:
