@@ -5,6 +5,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 import lunette as ln
 from cases import values
 from lunette.kernels.cpu.vectors import asking
@@ -12,10 +14,15 @@ from lunette.kernels.cpu.vectors import asking
 SCRIPT = """
 from lunette.kernels.cpu.vectors import asking
 from lunette.kernels.cpu.maxima import bands
-asking.BY_BLOCKS = bands.BY_BLOCKS = {by_blocks}
+way = asking.way_of({processor!r})
+asking.BY_BLOCKS, asking.ALWAYS, asking.AHEAD, asking.ROWS_AHEAD, asking.NEAR = way
+bands.BY_BLOCKS, bands.ALWAYS = way.by_blocks, way.always
 from tests.agreement.test_asking import digest
 print(digest())
 """
+
+PROCESSORS = ("znver4", "znver5", "sapphirerapids")
+"""One for each way to ask."""
 
 
 def digest():
@@ -31,8 +38,9 @@ def digest():
     return found.hexdigest()
 
 
-def test_either_way_to_ask_for_memory_gives_the_same_bits(tmp_path):
-    script = SCRIPT.format(by_blocks=not asking.BY_BLOCKS)
+@pytest.mark.parametrize("processor", PROCESSORS)
+def test_any_way_to_ask_for_memory_gives_the_same_bits(processor, tmp_path):
+    script = SCRIPT.format(processor=processor)
     there = {
         **os.environ,
         "NUMBA_CACHE_DIR": str(tmp_path),
@@ -43,3 +51,7 @@ def test_either_way_to_ask_for_memory_gives_the_same_bits(tmp_path):
     )
     assert other.returncode == 0, other.stderr
     assert other.stdout.strip() == digest()
+
+
+def test_the_processors_are_asked_in_different_ways():
+    assert len({asking.way_of(processor) for processor in PROCESSORS}) == len(PROCESSORS)

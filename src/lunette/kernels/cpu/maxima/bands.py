@@ -28,7 +28,7 @@ from lunette.kernels.cpu.plans.sizes import BAND, SLACK
 from lunette.kernels.cpu.rows.across_rows import across_between
 from lunette.kernels.cpu.rows.passes import passes
 from lunette.kernels.cpu.rows.places import cell_place
-from lunette.kernels.cpu.vectors.asking import BY_BLOCKS
+from lunette.kernels.cpu.vectors.asking import ALWAYS, BY_BLOCKS
 from lunette.kernels.cpu.vectors.halves import Codec
 from lunette.kernels.cpu.vectors.lanes import lanes
 from lunette.kernels.cpu.vectors.slides import folded
@@ -92,7 +92,7 @@ def bands(codec: Codec) -> tuple[Any, Any]:
                 base + cell_place(g, row, block, 0, low, STEP_X),
                 min(block, 1) * (BAND + SLACK),
             )
-            seen |= across(x, at, pitch, rows, s, to, size, BY_BLOCKS)
+            seen |= across(x, at, pitch, rows, s, to, size, BY_BLOCKS or ALWAYS)
             if block > 0:
                 join(s, to, 0, 1, 0, size, True)
         return seen

@@ -21,6 +21,7 @@ from lunette.kernels.cpu.plans.layout import (
     BOX,
     COUNT,
     DIRECT,
+    DISTANT,
     EXTENT,
     LANES,
     LIST,
@@ -32,6 +33,7 @@ from lunette.kernels.cpu.plans.layout import (
 )
 from lunette.kernels.cpu.plans.sizes import LINE
 from lunette.kernels.cpu.rows.places import item_offset, rows_reading
+from lunette.kernels.cpu.vectors.asking import ALWAYS, PAGE, ask_line
 from lunette.kernels.cpu.vectors.halves import codec
 from lunette.kernels.cpu.vectors.lanes import lanes
 from lunette.kernels.cpu.vectors.past_caches import keeping, settle
@@ -51,7 +53,7 @@ def kernel(dtype: str) -> Any:
     here, to_x = lanes(work, work, ""), lanes(memory, work, outer.half)
     width, spread, add = here.width, here.spread, here.add
     load_marked = to_x.load_marked
-    zero, byte = work(0), types.uint8
+    zero, byte, size_of = work(0), types.uint8, memory.bitwidth // 8
     keep = keeping(outer)
 
     @machine.kernel
@@ -70,6 +72,7 @@ def kernel(dtype: str) -> Any:
             g[e + BOX],
             g[e + READ_BY],
         )
+        each = ALWAYS & (g[DISTANT] != 0)
         past = (g[PAST] == DIRECT) & (gx_at % LINE == 0)
         for unit in range(first, last):
             item, row = unit // rows_of_inputs, unit % rows_of_inputs
@@ -82,6 +85,10 @@ def kernel(dtype: str) -> Any:
                     a, b = spread(zero), spread(zero)
                     for r in range(count):
                         k, i = (lines + rows[r]) * m * wide + vector, source + grads[r] + vector
+                        if each:
+                            at = gy_at + (i + g[begin] * far) * size_of + PAGE
+                            ask_line(at)
+                            ask_line(at + width * size_of)
                         for reader in range(begin, end, 2):
                             j, code = g[reader], byte(codes[r] * box + g[reader + 1])
                             at, mark = i + j * far, k + j * wide

@@ -21,6 +21,7 @@ from lunette.kernels.cpu.plans.layout import (
     AXIS_WIDTH,
     BOX,
     COUNT,
+    DISTANT,
     FLOW,
     LANES,
     LIST,
@@ -31,11 +32,12 @@ from lunette.kernels.cpu.plans.layout import (
     STEP,
     STEP_X,
     STEP_Z,
+    STRIDE,
     TABLE,
     WINDOW_WIDTH,
 )
 from lunette.kernels.cpu.rows.places import item_offset, list_cells, list_taps, skipped
-from lunette.kernels.cpu.vectors.asking import ask
+from lunette.kernels.cpu.vectors.asking import ALWAYS, PAGE, ask, ask_line
 from lunette.kernels.cpu.vectors.halves import codec
 from lunette.kernels.cpu.vectors.lanes import lanes
 
@@ -135,6 +137,18 @@ def kernel(dtype: str, verb: str) -> Any:
             with_it = add_mark(with_it, spread_mark(mark(lead)))
             store_byte(pointer(z_at, types.uint8), to, with_it)
 
+    @compiled
+    def ask_four(array_at, p, rows, count, far, positions):
+        """Ask for what is a page ahead of four vectors at each of some positions of some rows."""
+        within()
+        for r in range(count):
+            for t in range(positions):
+                at = array_at + (p + rows[r] + t * far) * size_of + PAGE
+                ask_line(at)
+                ask_line(at + width * size_of)
+                ask_line(at + 2 * width * size_of)
+                ask_line(at + 3 * width * size_of)
+
     @machine.kernel
     def win(x_at, y_at, z_at, scratch_at, g_at, room, first, last):
         g, rows = pointer(g_at, types.int64), pointer(scratch_at, types.int64)
@@ -152,7 +166,7 @@ def kernel(dtype: str, verb: str) -> Any:
             g[e + BOX],
         )
         flow = g[FLOW] * size_of
-        asked = -1
+        asked, stride, each = -1, g[e + STRIDE], ALWAYS & (g[DISTANT] != 0)
         for unit in range(first, last):
             item, row = unit // lines, unit % lines
             base, third = item_offset(g, item, 0), item_offset(g, item, 2)
@@ -168,7 +182,9 @@ def kernel(dtype: str, verb: str) -> Any:
             for j in range(m):
                 w = table + WINDOW_WIDTH * j
                 start, step, members = g[w + START], g[w + STEP], g[w + MEMBERS]
-                if flow > 0:
+                # Positions that are new to a window are asked for as they are read, or all in the order of memory.
+                fresh = (min(stride, members) if stride > 0 else members) if each else 0
+                if (flow > 0) & (not each):
                     asked = ask(x_at, asked, reached + flow * (j + 1) // m)
                 lead = start if indexes else skipped(g, e, j)
                 apart = step if indexes else 1
@@ -176,6 +192,10 @@ def kernel(dtype: str, verb: str) -> Any:
                 far_x, vector = step * far, 0
                 while vector + 4 * width <= wide:
                     p, q, k = at + vector, third_at + vector, to + vector
+                    if each:
+                        ask_four(x_at, p, rows, count, far, fresh)
+                        if follows:
+                            ask_four(z_at, q, others, count, far_z, fresh)
                     a, u, b, v, d, f, h, i = four(
                         x, dx, p, q, rows, others, codes, count, members, far_x, step_z, apart
                     )

@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any
 
 from lunette.kernels.cpu.compiling.machine import compiled, within
-from lunette.kernels.cpu.vectors.asking import ask_for
+from lunette.kernels.cpu.vectors.asking import AHEAD, ask_for
 from lunette.kernels.cpu.vectors.halves import Codec
 from lunette.kernels.cpu.vectors.lanes import lanes
 
@@ -33,6 +33,7 @@ def across_between(source: Codec, target: Codec, operation: str, watch: bool = F
     store, store_part, join = outputs.store, outputs.store_part, getattr(inputs, operation)
     zero, unordered = source.work(0), inputs.unordered
     unrounded, longest = target.kept == target.work, PIECE // (source.work.bitwidth // 8)
+    ahead = AHEAD // (source.memory.bitwidth // 8)
 
     @compiled
     def strange(a, b):
@@ -71,6 +72,8 @@ def across_between(source: Codec, target: Codec, operation: str, watch: bool = F
         one, two = min(width, last), min(2 * width, last)
         a, b, d, e = load(x, at), load(x, at + one), load(x, at + two), load(x, at + last)
         seen = strange(a, b) | strange(d, e)
+        if distant:
+            ask_four(x, at)
         for t in range(1, count):
             p = at + t * step
             if distant:
@@ -98,6 +101,9 @@ def across_between(source: Codec, target: Codec, operation: str, watch: bool = F
         seen = strange(a, b) | strange(d, e)
         i, j, k, m = load(x, at + four), load(x, at + five), load(x, at + six), load(x, at + seven)
         seen |= strange(i, j) | strange(k, m)
+        if distant:
+            ask_four(x, at)
+            ask_four(x, at + 4 * width)
         for t in range(1, count):
             p = at + t * step
             if distant:
@@ -134,7 +140,8 @@ def across_between(source: Codec, target: Codec, operation: str, watch: bool = F
             while c + width <= size:
                 value = load(x, p + c)
                 if distant:
-                    ask_for(x, p + c)
+                    # What is ahead of its end is the beginning of the next.
+                    ask_for(x, p + c if c + ahead < size else p + c + step - size)
                 seen |= strange(value, value)
                 if t > 0:
                     value = join(load_y(y, to + c), value)

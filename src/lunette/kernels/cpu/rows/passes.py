@@ -22,7 +22,7 @@ from numba import types
 
 from lunette.kernels.cpu.compiling.machine import apart, compiled, within
 from lunette.kernels.cpu.plans.layout import START, STEP, STOP, WINDOW_WIDTH
-from lunette.kernels.cpu.vectors.asking import ask_for
+from lunette.kernels.cpu.vectors.asking import ask_always, ask_for
 from lunette.kernels.cpu.vectors.halves import Codec
 from lunette.kernels.cpu.vectors.lanes import lanes
 
@@ -104,6 +104,7 @@ def moves(codec: Codec, watch: bool = False) -> Moves:
         whole, seen = size - size % width, 0
         if far == 1:
             for c in range(0, whole, width):
+                ask_always(x, at + c)
                 seen |= keep(s, to + c, load(x, at + c))
             if whole < size:
                 seen |= keep(s, to + whole, load_part(x, at + whole, 0, size - whole, fill))

@@ -88,7 +88,7 @@ def rows_alike(codec: Codec, operation: str, way: str, safe: Any, end: Any, fold
     pair, back, one = way == "pair", way == "back", way == "one"
     across_planes, lone = folds == "across", folds == "one"
     stride = 1 if one else 2
-    all_lanes, both, lost, _, _, _ = trust(work, codec.half)
+    all_lanes, both, lost, *_ = trust(work, codec.half)
     fill = work(0) if operation == "add" else codec.least
     x_size, size_of = codec.memory.bitwidth // 8, codec.kept.bitwidth // 8
     pour_lines, _ = line_flow()
@@ -131,7 +131,7 @@ def rows_alike(codec: Codec, operation: str, way: str, safe: Any, end: Any, fold
         vectors = (m + width - 1) // width + (0 if back or pair else 1)
         for _ in range(count):
             reached += share
-            asked = ask_by_rows(x_at, asked, reached, n * x_size)
+            asked = ask_by_rows(x_at, asked, reached, n * x_size, distant)
             ask_rows(x_at + at * x_size, ahead, distant, down * x_size)
             even = odd = spread(fill)
             for number in range(vectors):

@@ -5,11 +5,14 @@ within a page, not past it, and one page keeps few of the memory's channels at w
 kernel goes through a block of eight pages, it asks for the next block line by line, the first
 lines of all eight pages, then the second lines. That is the way for Intel's processors, which gain a third by it.
 
-AMD's lose by it, see the benchmarks. They foresee enough by themselves where a kernel does little else than read,
+AMD's lose by it, see the benchmarks. Those up to Zen 4 foresee enough by themselves where a kernel does little else than read,
 unless it reads a few rows at once that are neither short nor long: these it asks for two pages ahead.
-Where it does more, it asks for what is a page ahead; where it goes through several planes at once, for
-the rows of the planes after these, or the next rows of large ones; where it goes through several positions of many
-channels at once, for what is a page ahead of each. All are to wait in the second cache.
+Where it does more, it asks for what is a page ahead. Those from Zen 5 on gain wherever a kernel asks for what is two or three pages
+ahead, up to twice, and more if it is to wait in the nearest cache instead of the second.
+
+On all of AMD's, a kernel that goes through several planes at once asks for
+the rows of the planes after these, or the next rows of large ones; one that goes through several positions of many
+channels at once, for what is ahead of each.
 
 What may be in a cache already is not worth asking for: kernels that are quick enough to notice look at the plan (`DISTANT`).
 
@@ -22,7 +25,7 @@ address outside any array does no harm.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import llvmlite.binding as llvm
 from llvmlite import ir
@@ -33,15 +36,20 @@ from numba.extending import intrinsic
 from lunette.kernels.cpu.compiling.machine import compiled
 
 __all__ = [
+    "AHEAD",
+    "ALWAYS",
     "BY_BLOCKS",
     "PAGE",
     "ask",
+    "ask_always",
     "ask_by_rows",
     "ask_for",
     "ask_in_order",
     "ask_line",
+    "ask_positions",
     "ask_rows",
     "ask_surely",
+    "way_of",
 ]
 
 LINE, PAGE, PAGES = 64, 4096, 8
@@ -49,13 +57,32 @@ BLOCK = PAGES * PAGE
 TOGETHER = PAGES * LINE
 """Bytes of lines that are asked for at once."""
 
-BY_BLOCKS = not llvm.get_host_cpu_name().startswith("znver")
-"""Whether blocks of pages are asked for."""
-
 FORESEEN = 512
-"""Bytes of a row up to which AMD's processors foresee the next ones, where a few are read at once."""
+"""Bytes of a row up to which processors that are seldom asked foresee the next ones, where a few are read at once."""
 
 EVERY_CACHE, SECOND_CACHE = 3, 2
+
+
+class Way(NamedTuple):
+    """How a processor is asked: by blocks of pages; if not, whether always; how many bytes ahead as a rule, and of rows; and for which cache."""
+
+    by_blocks: bool
+    always: bool
+    ahead: int
+    rows_ahead: int
+    near: int
+
+
+def way_of(processor: str) -> Way:
+    """The way of a processor, by LLVM's name for it."""
+    if not processor.startswith("znver"):
+        return Way(True, False, 0, 0, EVERY_CACHE)
+    if processor in ("znver1", "znver2", "znver3", "znver4"):
+        return Way(False, False, PAGE, 2 * PAGE, SECOND_CACHE)
+    return Way(False, True, 3 * PAGE, 2 * PAGE, EVERY_CACHE)
+
+
+BY_BLOCKS, ALWAYS, AHEAD, ROWS_AHEAD, NEAR = way_of(llvm.get_host_cpu_name())
 
 
 def _ask(builder: Any, places: list[Any], near: int) -> None:
@@ -85,7 +112,7 @@ def ask_line(context: Any, at: Any) -> Any:
     """Ask for the line at an address."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        _ask(builder, [arguments[0]], SECOND_CACHE)
+        _ask(builder, [arguments[0]], NEAR)
         return context.get_dummy_value()
 
     return types.void(types.int64), generate
@@ -93,8 +120,15 @@ def ask_line(context: Any, at: Any) -> Any:
 
 @compiled
 def ask_in_order(p, i):
-    """`ask_for` of kernels that read in the order of memory and do little else: AMD's foresee that."""
-    if BY_BLOCKS:
+    """`ask_for` of kernels that read in the order of memory and do little else, which some processors foresee."""
+    if BY_BLOCKS or ALWAYS:
+        ask_for(p, i)
+
+
+@compiled
+def ask_always(p, i):
+    """`ask_for` on processors that gain by it wherever they read."""
+    if ALWAYS:
         ask_for(p, i)
 
 
@@ -114,7 +148,7 @@ def ask_for(context: Any, p: Any, i: Any) -> Any:
 
         at = builder.ptrtoint(builder.gep(*arguments[:1], [arguments[1]]), whole)
         if not BY_BLOCKS:
-            _ask(builder, [builder.add(at, constant(PAGE))], SECOND_CACHE)
+            _ask(builder, [builder.add(at, constant(AHEAD))], NEAR)
             return context.get_dummy_value()
         block = builder.add(builder.and_(at, constant(-BLOCK)), constant(BLOCK))
         page = builder.and_(at, constant((PAGES - 1) * LINE))
@@ -132,6 +166,8 @@ def ask(array_at, asked, reached):
 
     For kernels that do little else than read.
     """
+    if ALWAYS:
+        return line_by_line(array_at, asked, reached, ROWS_AHEAD)
     if not BY_BLOCKS:
         return reached
     first = array_at - array_at % PAGE + BLOCK
@@ -147,18 +183,20 @@ def ask_surely(array_at, asked, reached):
     """`ask` for kernels that do more with what they read."""
     if BY_BLOCKS:
         return ask(array_at, asked, reached)
-    return line_by_line(array_at, asked, reached, PAGE)
+    return line_by_line(array_at, asked, reached, AHEAD)
 
 
 @compiled
-def ask_by_rows(array_at, asked, reached, row):
-    """`ask` for kernels that go through a few rows at once, of `row` bytes each.
+def ask_by_rows(array_at, asked, reached, row, planes):
+    """`ask` for kernels that go through a few rows at once, of `row` bytes each; so many more `planes` are asked for by `ask_rows`.
 
-    AMD's processors foresee short rows, which are nearly one, and long ones, which are several: not those between.
+    AMD's processors up to Zen 4 foresee short rows, which are nearly one, and long ones, which are several: not those between.
     """
-    if BY_BLOCKS or not FORESEEN < row <= PAGE:
+    if ALWAYS and planes > 0:
+        return reached
+    if BY_BLOCKS or ALWAYS or not FORESEEN < row <= PAGE:
         return ask(array_at, asked, reached)
-    return line_by_line(array_at, asked, reached, 2 * PAGE)
+    return line_by_line(array_at, asked, reached, ROWS_AHEAD)
 
 
 @compiled
@@ -179,3 +217,11 @@ def ask_rows(array_at, places, count, size):
     for line in range(0, size, LINE):
         for place in range(count):
             ask_line(array_at + places[place] + line)
+
+
+@compiled
+def ask_positions(array_at, at, rows, count, far, positions, size):
+    """Ask for what is a page ahead of some positions, `far` apart, of each of some rows, in elements of `size` bytes."""
+    for r in range(count):
+        for t in range(positions):
+            ask_line(array_at + (at + rows[r] + t * far) * size + PAGE)
