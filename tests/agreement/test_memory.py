@@ -1,6 +1,7 @@
 """Calls allocate their result and a little scratch memory, never a copy of the input."""
 
 import tracemalloc
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -77,3 +78,12 @@ def test_a_bound_that_is_no_number_is_refused(monkeypatch):
     monkeypatch.setenv("LUNETTE_KEEP_BYTES", "plenty")
     with pytest.raises(ValueError, match="LUNETTE_KEEP_BYTES='plenty': expected a number of bytes"):
         results._limit()
+
+
+def test_what_threads_work_in_lies_apart():
+    memories = [working_memory.Memory() for _ in range(4)]
+    spans = [(m.scratch(200_000), 200_000) for m in memories]
+    spans += [(m.stage(5000), 5000) for m in memories]
+    for (at, size), (after, _) in pairwise(sorted(spans)):
+        assert at % working_memory.PAGE == 0
+        assert after - (at + size) >= working_memory.APART
