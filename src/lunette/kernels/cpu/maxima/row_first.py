@@ -21,7 +21,7 @@ from numba import types
 
 from lunette.kernels.cpu.compiling import machine
 from lunette.kernels.cpu.compiling.machine import apart, compiled, pointer
-from lunette.kernels.cpu.maxima.sweeps import EIGHT, eights, sweep
+from lunette.kernels.cpu.maxima.sweeps import EIGHT, MOST_PIECES, eights, pieces, sweep
 from lunette.kernels.cpu.plans.layout import (
     AXES,
     AXIS_WIDTH,
@@ -81,6 +81,7 @@ def kernel(dtype: str, operation: str, last: str, doubling: bool) -> Any:
     along_x: Any = along_input(outer, operation) if near else None
     along, along_table, across, double, _ = passes(work, operation)
     eight: Any = eights(outer, operation, watch) if long else None
+    together: Any = pieces(work, operation) if long else None
     sweep_s, sweep_y = sweep(outer, outer.scratch, operation), sweep(outer, outer, operation)
 
     @compiled
@@ -172,10 +173,13 @@ def kernel(dtype: str, operation: str, last: str, doubling: bool) -> Any:
                     reach = stride * (outputs - 1) + size
                     seen |= eight(x, at, n, start, s, to, reach - EIGHT + 1)
                     done = EIGHT
-                    while 2 * done <= size:
+                    while 2 * done <= size if stride > 1 else done * MOST_PIECES < size:
                         double(s, to, reach - 2 * done + 1, done)
                         done *= 2
-                    along(s, to, place, outputs, stride, size - done, 2, False)
+                    if stride == 1:
+                        together(s, to, place, outputs, done, size)
+                    else:
+                        along(s, to, place, outputs, stride, size - done, 2, False)
                     place += outputs
                     continue
                 count = to_p - from_p

@@ -1,7 +1,7 @@
 """Long windows of a max that overlap, at a cost that does not grow with their length.
 
 Along a row, `eights` folds the eight cells from each on, in registers: a vector and the next, moved
-by one, two and four lanes. Across rows, `sweep` cuts the axis into blocks as long as a window: a
+by one, two and four lanes; `pieces` makes windows of these. Across rows, `sweep` cuts the axis into blocks as long as a window: a
 window is the end of one block and the beginning of the next, and both are folded once for all.
 Of equals, each step keeps the earlier.
 """
@@ -20,10 +20,14 @@ from lunette.kernels.cpu.vectors.halves import Codec
 from lunette.kernels.cpu.vectors.lanes import lanes
 from lunette.kernels.cpu.vectors.slides import slide
 
-__all__ = ["EIGHT", "eights", "sweep"]
+__all__ = ["EIGHT", "MOST_PIECES", "eights", "pieces", "sweep"]
 
 EIGHT = 8
 """Cells that `eights` folds; no vector has fewer lanes."""
+
+
+MOST_PIECES = 13
+"""Pieces of a window that are folded at once; of longer ones they are doubled before."""
 
 
 @cache
@@ -59,6 +63,33 @@ def eights(codec: Codec, operation: str, watch: bool) -> Any:
             store(s, to + q, join(four, by_four(four, more_four)))
             c, two, four = d, more, more_four
         return seen
+
+    return along
+
+
+@cache
+def pieces(work: Any, operation: str) -> Any:
+    """Windows along a row of scratch memory, of cells that are folded already for so many neighbours."""
+    here = lanes(work, work, "")
+    width, load, store, store_part = here.width, here.load, here.store, here.store_part
+    join = getattr(here, operation)
+
+    @compiled
+    def along(s, at, to, m, done, kernel):
+        """s[to + j] = the fold of the `kernel` cells from s[at + j] on, j < m, where each is that of `done`."""
+        apart()
+        count, rest = kernel // done, kernel - done
+        for j in range(0, m, width):
+            p = at + j
+            best = load(s, p)
+            for _ in range(1, count):
+                p += done
+                best = join(best, load(s, p))
+            best = join(best, load(s, at + j + rest))
+            if m - j >= width:
+                store(s, to + j, best)
+            else:
+                store_part(s, to + j, best, m - j)
 
     return along
 
