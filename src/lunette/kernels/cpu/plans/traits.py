@@ -56,6 +56,10 @@ Shape = tuple[int, ...]
 SMALL_PLANE, WAITING = 1 << 14, 1 << 16
 """Bytes of planes that are quicker read one after the other than together, at most; and of results that wait meanwhile."""
 
+FEW_POSITIONS = 3
+"""Positions of windows that share none, at most, whose rows are folded together where channels lie side by side. More are
+quicker in the order of memory, one axis after the other."""
+
 NARROW = 32
 """Columns of a window that is narrow, whatever the others, at most."""
 
@@ -129,7 +133,9 @@ def ladder_cells(plan: Plan) -> int:
 
 def few_rows(plan: Plan) -> bool:
     """Whether a window is a few rows of small parts of rows, and few windows share a row."""
-    *_, kernel = lie_of(plan.table, len(plan.longest) - 1)
+    stride, *_, kernel = lie_of(plan.table, len(plan.longest) - 1)
+    if with_lanes(plan) and stride >= kernel > FEW_POSITIONS:
+        return False
     side_by_side = len(plan.longest) > 1 and (_in_place(plan) or with_lanes(plan))
     cells = prod(_of_axes(plan, EXTENT)[:-1])
     shared = plan.output_rows * plan.room <= SHARED * cells

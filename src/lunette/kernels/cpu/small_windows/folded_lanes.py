@@ -22,9 +22,11 @@ from lunette.kernels.cpu.plans.layout import (
     AXIS_WIDTH,
     BESIDE,
     COUNT,
+    DILATION,
     DIRECT,
     DISTANT,
     DIVISORS,
+    EXTENT,
     FLOW,
     FOLDED_TILE,
     FOLDED_TILES,
@@ -34,6 +36,7 @@ from lunette.kernels.cpu.plans.layout import (
     LIST,
     LISTS,
     MEMBERS,
+    ORIGIN,
     PAST,
     RANK,
     START,
@@ -46,8 +49,9 @@ from lunette.kernels.cpu.plans.sizes import LINE
 from lunette.kernels.cpu.rows.counts import cells_of_row
 from lunette.kernels.cpu.rows.places import hull, item_offset, list_cells
 from lunette.kernels.cpu.small_windows.folding import folding
+from lunette.kernels.cpu.small_windows.sliding_lanes import sliding
 from lunette.kernels.cpu.small_windows.trust import trust
-from lunette.kernels.cpu.vectors.asking import BY_BLOCKS, PAGE, ask, ask_line
+from lunette.kernels.cpu.vectors.asking import ALWAYS, BY_BLOCKS, ask, ask_positions
 from lunette.kernels.cpu.vectors.halves import INFINITY
 from lunette.kernels.cpu.vectors.lanes import lanes
 from lunette.kernels.cpu.vectors.past_caches import settle
@@ -58,7 +62,17 @@ AT_ONCE = 128
 """Cells that are folded from one asking for memory to the next."""
 
 FAR_APART = 1024
-"""Bytes of a position from which AMD's processors do not foresee the next ones, where several are read at once."""
+"""Bytes of a position from which processors that are not always asked do not foresee the next ones, where several are read at once."""
+
+MOST_AT_ONCE = 16
+"""Cells of a window that are folded at once, at most. More are too far apart: rows of them are folded in the order of memory."""
+
+
+@compiled
+def at_once_gains(kernel, stride, rows):
+    """Whether windows share so few positions, and have so few cells, that to fold all of one at once takes fewer loads and stores."""
+    within()
+    return ((kernel - stride) * rows <= kernel + stride) & (kernel * rows <= MOST_AT_ONCE)
 
 
 @cache
@@ -72,6 +86,7 @@ def kernel(dtype: str, operation: str) -> Any:
     read = lanes(memory, work, outer.half).load
     all_lanes, _, lost, *_ = trust(work, outer.half)
     size_of, halves = memory.bitwidth // 8, outer.half in INFINITY
+    slide = sliding(dtype, operation)
 
     @compiled
     def positions(s, p, far, count):
@@ -148,14 +163,6 @@ def kernel(dtype: str, operation: str) -> Any:
         return best, trusted
 
     @compiled
-    def ask_ahead(x_at, p, rows, count, wide, positions):
-        """Ask for what is a page ahead in each row, of so many positions."""
-        within()
-        for r in range(count):
-            for t in range(positions):
-                ask_line(x_at + (p + rows[r] + t * wide) * size_of + PAGE)
-
-    @compiled
     def at_once(read_from, written, asks, g, table, first, last):
         """`along` of windows whose rows are not folded before: each cell is read where it lies.
 
@@ -171,14 +178,14 @@ def kernel(dtype: str, operation: str) -> Any:
         for j in range(first, last):
             w, at = table + WINDOW_WIDTH * j, j * wide
             p, far, taps = base + g[w + START] * wide, g[w + STEP] * wide, g[w + MEMBERS]
-            if share > 0:
+            if (share > 0) & (asked_for == 0):
                 reached += share
                 asked = ask(x_at, asked, reached)
             for vector in range(0, wide, width):
                 # The last vector ends with the position, so it may repeat some lanes of the one before.
                 c = min(vector, wide - width)
                 if asked_for > 0:
-                    ask_ahead(x_at, p + c, rows, count, wide, asked_for)
+                    ask_positions(x_at, p + c, rows, count, wide, asked_for, size_of)
                 if (taps == 2) & (count == 2):
                     value, trusted = two_by_two(x, p + c, far, one, two, trusted)
                 elif (taps == 3) & (count == 3):
@@ -197,10 +204,12 @@ def kernel(dtype: str, operation: str) -> Any:
         rank, divisors, wide = g[RANK], pointer(g[DIVISORS], work), g[LANES]
         e = AXES + (rank - 1) * AXIS_WIDTH
         m, table, together = g[e + COUNT], g[e + TABLE], g[BESIDE]
-        # Windows that share few positions are folded at once: it takes fewer loads and stores.
         kernel, stride, whole, asked_for = g[e + KERNEL], g[e + STRIDE], wide >= width, 0
-        if (not BY_BLOCKS) & (g[DISTANT] != 0) & (wide * size_of >= FAR_APART):
+        each = ALWAYS & (g[DISTANT] != 0)
+        if (not BY_BLOCKS) & (g[DISTANT] != 0) & (ALWAYS | (wide * size_of >= FAR_APART)):
             asked_for = min(kernel, stride)
+        n, origin = g[e + EXTENT], g[e + ORIGIN]
+        slides = whole & (kernel == 3) & (stride == 1) & (g[e + DILATION] == 1)
         across = 1
         for axis in range(1, rank - 1):
             across *= g[AXES + axis * AXIS_WIDTH + COUNT]
@@ -229,7 +238,13 @@ def kernel(dtype: str, operation: str) -> Any:
                     low, high = hull(g, rank - 1, j, after)
                     at, cells = base + low * wide, (high - low) * wide
                     start, share = reached + flow * j // m, flow * (after - j) // m
-                    if whole & (count > 0) & ((kernel - stride) * count <= kernel + stride):
+                    if slides & (count > 0):
+                        slid_from = (x, base, rows, count, wide, n, origin)
+                        written = (divisors, factor, y, to, past)
+                        asks_at = x_at if asked_for > 0 else 0
+                        strange, zero = slide(slid_from, written, asks_at, j, after)
+                        seen |= strange
+                    elif whole & (count > 0) & at_once_gains(kernel, stride, count):
                         read_from = (x, base, rows, count, wide)
                         written = (divisors, factor, y, to, past)
                         asks = (x_at, asked, start, flow // m, asked_for)
@@ -238,7 +253,10 @@ def kernel(dtype: str, operation: str) -> Any:
                     else:
                         for c in range(0, cells if count > 0 else 0, AT_ONCE):
                             some = min(AT_ONCE, cells - c)
-                            if flow > 0:
+                            if each:
+                                vectors = -(-some // width)
+                                ask_positions(x_at, at + c, rows, count, width, vectors, size_of)
+                            elif flow > 0:
                                 asked = ask(x_at, asked, start + share * (c + some) // cells)
                             seen |= fold(x, at + c, rows, count, some, s, c)
                         for c in range(cells if count == 0 else 0):
