@@ -69,6 +69,9 @@ def jvp_from_offsets(op: Pooling, offsets: Array, dx: Array) -> Array:
     dx = np.asarray(dx)
     _check(op, offsets, dx.shape)
     op.check_tangents((dx.shape,), (dx.dtype,), (dx.shape,), (dx.dtype,))
+    taken = _kernels().jvp_from_offsets(op, offsets, dx) if _served(dx) else None
+    if taken is not None:
+        return taken  # type: ignore[no-any-return]
     batch, pooled = dx.shape[: dx.ndim - op.rank], dx.shape[dx.ndim - op.rank :]
     indices = indices_of(op, dx.shape, offsets).reshape(*batch, prod(_lengths(op, pooled)))
     flat = dx.reshape(*batch, prod(pooled))

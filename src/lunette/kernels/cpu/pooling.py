@@ -10,7 +10,12 @@ from lunette.kernels.cpu.choice.gradients import gather_call, gradient_call
 from lunette.kernels.cpu.choice.pairs import by_pairs
 from lunette.kernels.cpu.choice.smooth import lanes_of
 from lunette.kernels.cpu.choice.values import forward_call
-from lunette.kernels.cpu.choice.winners import indices_call, offsets_call, tangent_call
+from lunette.kernels.cpu.choice.winners import (
+    indices_call,
+    offsets_call,
+    taken_call,
+    tangent_call,
+)
 from lunette.kernels.cpu.plans.lane_plan import lane_plan
 from lunette.kernels.cpu.rearranging.long_axes import LONG, long_axis
 from lunette.kernels.cpu.rearranging.small_items import SmallItems, ties_count
@@ -25,6 +30,7 @@ __all__ = [
     "forward_with_indices",
     "forward_with_offsets",
     "jvp",
+    "jvp_from_offsets",
     "refuses",
     "vjp",
     "vjp_from_offsets",
@@ -140,6 +146,27 @@ def vjp_from_offsets(op: Pooling, shape: Shape, offsets: Array, grad: Array) -> 
     call = gather_call(op, shape, gy.strides, gy.dtype)
     last = None if isinstance(call, Call) else channels_last(op.rank, gy)
     return (last.apply(gathered, gy, offsets) if last else gathered(gy, offsets))[0]
+
+
+def jvp_from_offsets(op: Pooling, offsets: Array, tangent: Array) -> Array | None:
+    """The tangent of every winner; None where no kernel gives it, or an offset is no cell of its window."""
+    dx = _readable(tangent)
+    if not op.keepdims:
+        offsets = offsets.reshape(offsets.shape + (1,) * op.rank)
+    if max(dx.shape) > LONG or taken_call(op, dx.shape, dx.strides, dx.dtype) is None:
+        return None
+    strange = []
+
+    def taken(dx: Array, offsets: Array) -> tuple[Array]:
+        call: Any = taken_call(op, dx.shape, dx.strides, dx.dtype)
+        y, flags = call.new(), np.zeros(call.steps[0][1].items, np.uint8)
+        call.work(dx, y, np.ascontiguousarray(offsets), flags)
+        strange.append(flags.any())
+        return (y,)
+
+    last = channels_last(op.rank, dx)
+    (y,) = last.apply(taken, dx, offsets) if last else taken(dx, offsets)
+    return None if any(strange) else _as_kept(op, y)
 
 
 # -- with every pooled axis kept --

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from lunette.kernels.cpu.compiling.library import Kernels
 from lunette.kernels.cpu.plans.lane_plan import LanePlan, lane_plan
 from lunette.kernels.cpu.plans.layout import MAX, SMOOTH
 from lunette.kernels.cpu.plans.plan import Plan
-from lunette.kernels.cpu.plans.sizes import BANDS, SOME
+from lunette.kernels.cpu.plans.sizes import BANDS, MARKS, SOME
 from lunette.kernels.cpu.plans.tiling import MOST_CELLS
 from lunette.kernels.cpu.plans.traits import one_window_each, shares_little
 from lunette.kernels.cpu.rearranging.small_items import Operand, SmallItems, in_parts, ties_count
@@ -35,14 +36,18 @@ from lunette.kernels.cpu.running.calls import Call, TiedTangent, TiledCall
 from lunette.ops.base import is_float
 from lunette.ops.pooling import Pooling
 
-__all__ = ["by_lanes", "indices_call", "offsets_call", "tangent_call"]
+__all__ = ["by_lanes", "indices_call", "offsets_call", "taken_call", "tangent_call"]
 
 Shape = tuple[int, ...]
+
+MOST_PLACES = (1 << 31) - 1
+"""Cells of the pooled axes that kernels can number beside a vector of values of four bytes, at most."""
 
 direct = Kernels("direct")
 lane_winners = Kernels("maxima.lane_winners")
 offsets = Kernels("maxima.offsets")
 smooth_tangents = Kernels("smooth.tangents")
+taken = Kernels("maxima.taken")
 wide = Kernels("maxima.wide")
 
 
@@ -60,12 +65,14 @@ def indices_call(
         )
     ):
         return small
-    if lanes := lane_plan(op, shape, strides, strides, dtype):
+    numbered = prod(shape[len(shape) - op.rank :]) <= MOST_PLACES
+    if numbered and (lanes := lane_plan(op, shape, strides, strides, dtype)):
         return by_lanes(*lanes, "indices", out, dtype)
     if same := on_one_axis(op, shape, (strides,), (), dtype.itemsize, ANY_LENGTH):
         op, shape, (strides,), _ = same
     y_steps = result_steps(kept_shape(op, shape), -1)
-    if trusting and looked_at_each(op, shape, dtype) and not few_and_long(op, shape):
+    alike = looked_at_each(op, shape, dtype) and not few_and_long(op, shape)
+    if trusting and numbered and alike:
         steps = (in_elements(strides, dtype), y_steps, y_steps)
         tiling = tiling_of(op, shape, steps, dtype)
         if tiling is not None:
@@ -103,6 +110,18 @@ def offsets_call(
     if tiling is None:
         return None
     return TiledCall([(offsets.kernel(dtype.name, "kept"), tiling)], out, dtype, None)
+
+
+@lru_cache(maxsize=1024)
+def taken_call(op: Pooling, shape: Shape, strides: Shape, dtype: Any) -> TiledCall | None:
+    """The call for tangents of winners that were kept; items with a mark of no cell are flagged, and left to the caller."""
+    out = kept_shape(op, shape)
+    y_steps = result_steps(out, -1)
+    tiling = tiling_of(op, shape, (in_elements(strides, dtype), y_steps, y_steps), dtype)
+    if tiling is None:
+        return None
+    tiling.scratch += 16 * MARKS
+    return TiledCall([(taken.kernel(dtype.name), tiling)], out, dtype, None)
 
 
 @lru_cache(maxsize=1024)

@@ -5,7 +5,7 @@ first.
 
 A mark is the winner's place in the window's box of taps, in row-major order, in one byte; taps on
 padding count. `offsets` keeps the marks for a gradient, `kept` the values as well; `indices` writes each
-winner's flat position; `jvp` reads the tangent there. Numbers are taken on trust: an item with a NaN is flagged, to be done again.
+winner's flat position; `jvp` reads the tangent there, or takes it along (`following_rows`). Numbers are taken on trust: an item with a NaN is flagged, to be done again.
 """
 
 # Numba types the kernels, not mypy.
@@ -20,7 +20,8 @@ from numba import types
 
 from lunette.kernels.cpu.compiling import machine
 from lunette.kernels.cpu.compiling.machine import compiled, pointer
-from lunette.kernels.cpu.maxima.winning_rows import winning_rows
+from lunette.kernels.cpu.maxima.following_rows import following_rows
+from lunette.kernels.cpu.maxima.winning_rows import mark_of, winning_rows
 from lunette.kernels.cpu.plans.layout import (
     AXES,
     AXIS_WIDTH,
@@ -69,10 +70,14 @@ def kernel(dtype: str, verb: str) -> Any:
     memory, work, read, write = outer.memory, outer.work, outer.load, outer.store
     lay = moves(Codec(memory, memory, memory, same, same, "")).fetch
     zero, nothing = work(0), memory(0)
-    size_of, few_lanes = memory.bitwidth // 8, lanes(work, work, "").width <= 16
+    size_of, width = memory.bitwidth // 8, lanes(work, work, "").width
     keeps, gathers = verb in ("offsets", "kept"), verb == "jvp"
     indexes = verb == "indices"
-    any_row, by_one, by_two = winning_rows(outer, verb in ("indices", "kept"))
+    # A number as wide as those of the arithmetic holds a place, if it has four bytes.
+    carries = indexes and mark_of(work).bitwidth >= 32
+    any_row, by_one, by_two = winning_rows(outer, verb in ("indices", "kept"), carries)
+    follow_one: Any = following_rows(outer, 1) if gathers else None
+    follow_two: Any = following_rows(outer, 2) if gathers else None
 
     @compiled
     def place_cells(g, places, lists, layer, rows, start, step, code):
@@ -106,9 +111,10 @@ def kernel(dtype: str, verb: str) -> Any:
         rank, most_cells = g[RANK], g[MOST]
         e = AXES + (rank - 1) * AXIS_WIDTH
         f = AXES + max(0, rank - 2) * AXIS_WIDTH
-        pitch_x, pitch_y, box = 0, 0, 1
+        pitch_x, pitch_y, pitch_z, box, flat = 0, 0, 0, 1, 0
         if rank > 1:
             pitch_x, pitch_y, box = g[f + STEP_X], g[f + STEP_Y], g[f + BOX]
+            pitch_z, flat = g[f + STEP_Z], g[f + FLAT]
         n, m, far, far_z, stride, size = (
             g[e + EXTENT],
             g[e + COUNT],
@@ -125,12 +131,13 @@ def kernel(dtype: str, verb: str) -> Any:
         layer_taps = pointer(scratch_at + 24 * most_cells, types.int64)
         row_places = pointer(scratch_at + 32 * most_cells, types.int64)
         source, flow = x if far == 1 else s, size_of * g[FLOW]
-        quick = few_lanes & (stride <= 2) & (dilation == 1) & ((size == 2) | (size == 3))
+        quick = (width <= 16) & (stride <= 2) & (dilation == 1) & ((size == 2) | (size == 3))
         for unit in range(begin_unit, end_unit):
             item, lead, row_tile, column_tile = tile_of(g, unit)
             begin, end, low, high = tile_rows(g, row_tile, 1)
             from_j = column_tile * g[COLUMNS]
             columns = min(m, from_j + g[COLUMNS]) - from_j
+            follows = gathers & quick & (far == 1) & (far_z == 1) & (columns >= width)
             leads, _ = list_cells(g, rank - 2, lead, lists, most_cells)
             list_taps(g, rank - 2, lead, layer_taps)
             base, third, seen = item_offset(g, item, 0), item_offset(g, item, 2), False
@@ -150,7 +157,10 @@ def kernel(dtype: str, verb: str) -> Any:
             target = item_offset(g, item, 1) + leading_place(g, lead, 1, 1) + from_j
             rows_before = lead * (g[f + COUNT] if rank > 1 else 1)
             known, known_skip, count, row_codes, places = -1, 0, 0, row_places, row_places
+            dx_rows = row_places
             asked = reached = base * size_of + (rows_before + begin) * flow
+            asked_dx = third * size_of + (rows_before + begin) * flow
+            behind = asked_dx - reached
             p, firsts = (
                 stride * from_j + origin,
                 pointer(g_at + 8 * g[FIRSTS] + from_j, types.uint8),
@@ -160,75 +170,51 @@ def kernel(dtype: str, verb: str) -> Any:
                 skip = skipped(g, f, i) if rank > 1 else 0
                 if flow > 0:
                     reached += flow
-                    asked = ask_by_rows(x_at, asked, reached, n * size_of)
+                    asked = ask_by_rows(x_at, asked, reached, n * size_of, 0)
+                    if follows:
+                        asked_dx = ask_by_rows(z_at, asked_dx, reached + behind, n * size_of, 0)
                 if (rows != known) | (skip != known_skip):
                     known, known_skip, count = rows, skip, leads * rows
                     row_codes = pointer(scratch_at + 32 * most_cells + 8 * count, types.int64)
+                    # Where cells are by their taps, or rows of tangents.
                     places = pointer(scratch_at + 32 * most_cells + 16 * count, types.int64)
+                    dx_rows = places
                     for row in range(count):
                         layer, r = row // rows, row % rows
                         to = lists[layer] if far == 1 else layer * deep
                         row_places[row] = to + r * step * pitch
                         row_codes[row] = (layer_taps[layer] * box + skip + r) * size
+                        if carries:
+                            row_codes[row] = lists[2 * most_cells + layer] + r * step * flat
+                        if follows:
+                            dx_rows[row] = lists[most_cells + layer] + r * step * pitch_z
                 q = target + i * pitch_y
                 flat_y = item * g[OUTPUTS] + (rows_before + i) * m + from_j
                 at = (base if far == 1 else -left) + (start - first_row) * pitch
-                marks, k = (kept, flat_y) if keeps else (row_marks, 0)
-                long = size == 3
-                if quick & (stride == 2):
-                    seen |= by_two(
-                        source,
-                        at,
-                        row_places,
-                        row_codes,
-                        count,
-                        p,
-                        right,
-                        long,
-                        y,
-                        q,
-                        marks,
-                        k,
-                        firsts,
-                        columns,
-                    )
-                elif quick:
-                    seen |= by_one(
-                        source,
-                        at,
-                        row_places,
-                        row_codes,
-                        count,
-                        p,
-                        right,
-                        long,
-                        y,
-                        q,
-                        marks,
-                        k,
-                        firsts,
-                        columns,
-                    )
+                if carries:
+                    marks, k = indices, q
+                elif keeps:
+                    marks, k = kept, flat_y
                 else:
-                    seen |= any_row(
-                        source,
-                        at,
-                        row_places,
-                        row_codes,
-                        count,
-                        p,
-                        right,
-                        stride,
-                        dilation,
-                        size,
-                        y,
-                        q,
-                        marks,
-                        k,
-                        firsts,
-                        columns,
-                    )
-                if keeps:
+                    marks, k = row_marks, 0
+                long, first_place = size == 3, start * flat + p
+                if gathers and follows:
+                    to = third + start * pitch_z
+                    followed = (x, at, row_places, dx, to, dx_rows, count, p, n, long)
+                    if stride == 2:
+                        seen |= follow_two(*followed, y, q, columns)
+                    else:
+                        seen |= follow_one(*followed, y, q, columns)
+                    continue
+                read_from = (source, at, row_places, row_codes, count, p, right)
+                written = (y, q, marks, k, firsts, columns, first_place)
+                if not gathers and quick & (stride == 2):
+                    seen |= by_two(*read_from, long, *written)
+                elif not gathers and quick:
+                    seen |= by_one(*read_from, long, *written)
+                else:
+                    seen |= any_row(*read_from, stride, dilation, size, *written)
+                if keeps or carries:
                     continue
                 for layer in range(leads):
                     place_cells(g, places, lists, layer, rows, start, step, row_codes[layer * rows])

@@ -1,7 +1,7 @@
 """Rows of outputs of a max: who wins each window, neighbours side by side.
 
 Rows of the input are read where they lie. A window's cells are taken in row-major order, and of equals
-the first stays. Winners are marks, in the integer as wide as a number of the arithmetic.
+the first stays. Winners are numbers, in the integer as wide as a number of the arithmetic: marks, or places that become positions.
 """
 
 # Numba types the kernels, not mypy.
@@ -13,16 +13,19 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
+from llvmlite import ir
 from numba import types
+from numba.extending import intrinsic
 
 from lunette.kernels.cpu.compiling.machine import apart, compiled, within
 from lunette.kernels.cpu.rows.passes import least
 from lunette.kernels.cpu.small_windows.trust import trust
+from lunette.kernels.cpu.vectors import vector_code
 from lunette.kernels.cpu.vectors.halves import Codec
-from lunette.kernels.cpu.vectors.lanes import lanes
+from lunette.kernels.cpu.vectors.lanes import Vector, lanes
 from lunette.kernels.cpu.vectors.slides import slide
 
-__all__ = ["WinningRows", "winning_rows"]
+__all__ = ["WinningRows", "in_row", "mark_of", "winning_rows"]
 
 
 class WinningRows(NamedTuple):
@@ -36,13 +39,50 @@ class WinningRows(NamedTuple):
     by_two: Any
 
 
+def mark_of(work: Any) -> Any:
+    """The integer as wide as a number of the arithmetic."""
+    return {8: types.int8, 16: types.int16, 32: types.int32, 64: types.int64}[work.bitwidth]
+
+
 @cache
-def winning_rows(outer: Codec, writes: bool) -> WinningRows:
-    """The rows of a codec; where it `writes`, values are written beside the marks."""
+def numbers(mark: Any) -> Any:
+    """`counted(first, step)`: first, first + step, … in the lanes of a vector of marks."""
+    count = lanes(mark, mark, "").width
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def counted(context: Any, first: Any, step: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            kind = ir.VectorType(ir.IntType(mark.bitwidth), count)
+            first, step = (vector_code.spread(builder, value, kind) for value in arguments)
+            return builder.add(first, builder.mul(step, ir.Constant(kind, list(range(count)))))
+
+        return Vector(mark, count)(mark, mark), generate
+
+    return counted
+
+
+@compiled
+def in_row(p, n):
+    """A bit for each of the positions p … p + 64 that is in a row of `n`."""
+    within()
+    low, high = max(0, min(64, -p)), max(0, min(64, n - p))
+    above = np.int64(0) if low == 64 else np.int64(-1) << low
+    below = np.int64(-1) if high == 64 else (np.int64(1) << high) - 1
+    return above & below
+
+
+@cache
+def winning_rows(outer: Codec, writes: bool, places: bool) -> WinningRows:
+    """The rows of a codec; where it `writes`, values are written beside the marks.
+
+    With `places`, for numbers of four bytes or more, codes are places in the pooled axes from the window's own on,
+    and flat positions are written, of int64, instead of marks.
+    """
     memory, work = outer.memory, outer.work
-    mark = {8: types.int8, 16: types.int16, 32: types.int32, 64: types.int64}[work.bitwidth]
+    mark = mark_of(work)
     from_x, wide = lanes(memory, work, outer.half), lanes(mark, mark, "")
     here, bytes_ = lanes(work, work, ""), lanes(types.uint8, mark, "")
+    kept = lanes(types.int64, mark, "") if places else bytes_
     width, load, load_part, load_step = (
         from_x.width,
         from_x.load,
@@ -53,24 +93,18 @@ def winning_rows(outer: Codec, writes: bool) -> WinningRows:
     spread, most, most_from = here.spread, here.most, here.most_from
     evens, odds, slide_back = here.evens, here.odds, slide(width - 1)
     store_y, store_y_part = from_x.store, from_x.store_part
-    load_first, store_mark, store_mark_part = bytes_.load, bytes_.store, bytes_.store_part
-    spread_mark, add_mark = wide.spread, wide.add
+    load_first, store_mark, store_mark_part = bytes_.load, kept.store, kept.store_part
+    spread_mark, add_mark, multiply_mark = wide.spread, wide.add, wide.multiply
+    counted = numbers(mark)
     all_lanes, both, lost, while_ordered, *_ = trust(work, "")
     fill = least(work)
-
-    @compiled
-    def in_row(p, n):
-        """A bit for each of the positions p … p + 64 that is in a row of `n`."""
-        within()
-        low, high = max(0, min(64, -p)), max(0, min(64, n - p))
-        above = np.int64(0) if low == 64 else np.int64(-1) << low
-        below = np.int64(-1) if high == 64 else (np.int64(1) << high) - 1
-        return above & below
 
     @compiled
     def cells(x, at, p, n, stride, inside):
         """Cells p, p + stride, … of a row of `n` that begins at `at`; `fill` outside it."""
         within()
+        if (stride == 2) & inside:
+            return evens(load(x, at + p), load(x, at + p + width))
         if stride != 1:
             low, high = -(p // stride), -((p - n) // stride)
             low, high = max(0, min(width, low)), max(0, min(width, high))
@@ -89,8 +123,8 @@ def winning_rows(outer: Codec, writes: bool) -> WinningRows:
     def winners(x, at, rows, codes, count, p, n, stride, dilation, size, where, trusted):
         """The winners of a vector of windows; `where` has those of windows with nothing above −∞."""
         within()
-        best, one = spread(fill), spread_mark(mark(1))
-        inside = (p >= 0) & (p + width + dilation * (size - 1) <= n)
+        best, one = spread(fill), spread_mark(mark(dilation if places else 1))
+        inside = (p >= 0) & (p + stride * width + dilation * (size - 1) <= n)
         for r in range(count):
             code = spread_mark(mark(codes[r]))
             for t in range(size):
@@ -101,9 +135,11 @@ def winning_rows(outer: Codec, writes: bool) -> WinningRows:
         return best, where, trusted
 
     @compiled
-    def keep(y, q, marks, k, best, where, left):
-        """A vector of values and marks, or what is left of the row."""
+    def keep(y, q, marks, k, best, where, left, lead, stride):
+        """A vector of values and marks, or what is left of the row; the first window's place is `lead`."""
         within()
+        if places:
+            where = add_mark(where, counted(mark(lead), mark(stride)))
         if left >= width:
             store_mark(marks, k, where)
             if writes:
@@ -115,23 +151,42 @@ def winning_rows(outer: Codec, writes: bool) -> WinningRows:
 
     @compiled
     def any_row(
-        x, at, rows, codes, count, p, n, stride, dilation, size, y, q, marks, k, firsts, columns
+        x,
+        at,
+        rows,
+        codes,
+        count,
+        p,
+        n,
+        stride,
+        dilation,
+        size,
+        y,
+        q,
+        marks,
+        k,
+        firsts,
+        columns,
+        lead,
     ):
         """A row of outputs: values to y from q on, unless only marks are asked for; marks from k on.
 
         Windows have `size` cells of each of the rows at `rows` from `at` on, the first of which are
-        taps `codes`; the first window has its first cell at position `p`. Gives whether a lane must
+        taps `codes`; the first window has its first cell at position `p`, which is place `lead`. Gives whether a lane must
         not be trusted.
         """
         apart()
         trusted = all_lanes()
         for c in range(0, columns, width):
-            first = add_mark(load_first(firsts, c), spread_mark(mark(codes[0])))
+            first = load_first(firsts, c)
+            if places:
+                first = multiply_mark(first, spread_mark(mark(dilation)))
+            first = add_mark(first, spread_mark(mark(codes[0])))
             found = winners(
                 x, at, rows, codes, count, p + stride * c, n, stride, dilation, size, first, trusted
             )
             best, where, trusted = found
-            keep(y, q + c, marks, k + c, best, where, columns - c)
+            keep(y, q + c, marks, k + c, best, where, columns - c, lead + stride * c, stride)
         return lost(trusted)
 
     @compiled
@@ -217,7 +272,7 @@ def winning_rows(outer: Codec, writes: bool) -> WinningRows:
             return of_pairs(a, b, d, e, long, code, trusted)
 
         @compiled
-        def short_row(x, at, rows, codes, count, p, n, long, y, q, marks, k, firsts, columns):
+        def short_row(x, at, rows, codes, count, p, n, long, y, q, marks, k, firsts, columns, lead):
             """As `any_row` for two or, if `long`, three neighbouring cells.
 
             Two vectors go together where they are inside.
@@ -237,8 +292,9 @@ def winning_rows(outer: Codec, writes: bool) -> WinningRows:
                         d, u, e, v, trusted, others = pair(x, place, long, code, trusted, others)
                         a, i = joined(a, i, d, u)
                         b, j = joined(b, j, e, v)
-                    keep(y, q + c, marks, k + c, a, i, width)
-                    keep(y, q + c + width, marks, k + c + width, b, j, width)
+                    place, d = lead + stride * c, c + width
+                    keep(y, q + c, marks, k + c, a, i, width, place, stride)
+                    keep(y, q + d, marks, k + d, b, j, width, place + stride * width, stride)
                     c += 2 * width
                 else:
                     bits = in_row(position, n)
@@ -246,7 +302,7 @@ def winning_rows(outer: Codec, writes: bool) -> WinningRows:
                         place, code = at + position + rows[r], mark(codes[r])
                         d, u, trusted = clipped(x, place, bits, long, code, trusted)
                         a, i = joined(a, i, d, u)
-                    keep(y, q + c, marks, k + c, a, i, columns - c)
+                    keep(y, q + c, marks, k + c, a, i, columns - c, lead + stride * c, stride)
                     c += width
             return lost(both(trusted, others))
 

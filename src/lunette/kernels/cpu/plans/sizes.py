@@ -18,6 +18,7 @@ __all__ = [
     "FOLDED_SUM",
     "LEVELS",
     "LINE",
+    "MARKS",
     "MOST_ROWS",
     "NEAR",
     "PAGE",
@@ -75,6 +76,9 @@ SEVERAL = LINE * (WIDEST + 2 * LINE)
 
 SOME = 16
 """Winners that are found before their tangents are looked up: these may be anywhere, and are asked for meanwhile."""
+
+MARKS = 256
+"""Marks that a byte can be."""
 
 TOGETHER = 16
 """Rows of outputs that lie alike and are made together, at most."""

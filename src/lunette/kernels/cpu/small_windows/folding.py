@@ -44,7 +44,7 @@ def folding(dtype: str, operation: str) -> Folding:
     width, load, load_part = here.width, from_x.load, from_x.load_part
     load_s, store_s, join = here.load, here.store, getattr(here, operation)
     spread, add, multiply, divide = here.spread, here.add, here.multiply, here.divide
-    all_lanes, _, lost, while_ordered, while_not_zero, while_not_minus_zero = trust(
+    all_lanes, _, lost, while_ordered, while_not_zero, while_not_minus_zero, _ = trust(
         work, outer.half
     )
     store, store_part = to_y.store, to_y.store_part

@@ -62,7 +62,7 @@ def kernel(dtype: str) -> Any:
     width, most, evens, odds = here.width, here.most, here.evens, here.odds
     load, load_part = from_x.load, from_x.load_part
     load_y, load_y_part, store, store_part = to_y.load, to_y.load_part, to_y.store, to_y.store_part
-    all_lanes, both, lost, _, while_not_zero, _ = trust(work, outer.half)
+    all_lanes, both, lost, _, while_not_zero, *_ = trust(work, outer.half)
     size_of, halves = memory.bitwidth // 8, outer.half in INFINITY
 
     @compiled

@@ -33,6 +33,7 @@ class Trust(NamedTuple):
     while_ordered: Any
     while_not_zero: Any
     while_not_minus_zero: Any
+    while_found: Any
 
 
 @cache
@@ -110,7 +111,22 @@ def trust(work: Any, half: str) -> Trust:
 
         return mask(lanes, value), generate
 
-    return Trust(all_lanes, both, lost, while_ordered, while_not_zero, while_not_minus_zero)
+    @intrinsic  # type: ignore[untyped-decorator]
+    def while_found(context: Any, lanes: Any, value: Any) -> Any:
+        """The lanes where a number is above −∞."""
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            before, value = arguments
+            if not real:
+                return before
+            lowest = ir.Constant(value.type, [float("-inf")] * count)
+            return builder.and_(before, builder.fcmp_unordered("!=", value, lowest))
+
+        return mask(lanes, value), generate
+
+    return Trust(
+        all_lanes, both, lost, while_ordered, while_not_zero, while_not_minus_zero, while_found
+    )
 
 
 def _lowest(work: Any, infinity: int) -> Trust:
@@ -175,4 +191,5 @@ def _lowest(work: Any, infinity: int) -> Trust:
 
         return mask(lanes, value), generate
 
-    return Trust(all_lanes, least, lost, while_ordered, while_not_zero, while_not_minus_zero)
+    # Of halves that are compared as integers nobody asks for more: −∞ is among their numbers.
+    return Trust(all_lanes, least, lost, while_ordered, while_not_zero, while_not_minus_zero, None)

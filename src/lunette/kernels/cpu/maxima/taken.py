@@ -1,0 +1,124 @@
+"""Tangents of winners that were kept: each output takes what stands where its mark says.
+
+A mark is the winner's place in the window's box of taps (`offsets.py`). Where a tap is in memory repeats from row to row, so a
+table of taps serves many rows. A mark that is no cell of its window is not followed, and its item is flagged.
+"""
+
+# Numba types the kernels, not mypy.
+# mypy: disable-error-code="no-untyped-def,no-untyped-call"
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from numba import types
+
+from lunette.kernels.cpu.compiling import machine
+from lunette.kernels.cpu.compiling.machine import apart, compiled, pointer
+from lunette.kernels.cpu.plans.layout import (
+    AXES,
+    AXIS_WIDTH,
+    BOX,
+    COUNT,
+    DILATION,
+    EXTENT,
+    KERNEL,
+    ORIGIN,
+    RANK,
+    STEP_X,
+    STEP_Y,
+    STRIDE,
+)
+from lunette.kernels.cpu.plans.sizes import LINE, MARKS
+from lunette.kernels.cpu.plans.tiling import COLUMNS, MOST, OUTPUTS
+from lunette.kernels.cpu.rows.phases import leading_place, rows_of, tile_of, tile_rows
+from lunette.kernels.cpu.rows.places import item_offset, list_cells, list_taps, skipped
+from lunette.kernels.cpu.vectors.asking import ask_line
+from lunette.kernels.cpu.vectors.halves import codec
+
+__all__ = ["kernel"]
+
+NOWHERE = 1 << 40
+"""A column that no row has."""
+
+AHEAD = 1 << 13
+"""Bytes: how far ahead of a row tangents are asked for."""
+
+
+@cache
+def kernel(dtype: str) -> Any:
+    """The kernel for a dtype: array 0 is the tangent of the input, 1 that of the result, 2 the marks in row-major order."""
+    outer = codec(dtype, False)
+    memory, work, read, write = outer.memory, outer.work, outer.load, outer.store
+    zero, size_of = work(0), memory.bitwidth // 8
+
+    @compiled
+    def list_places(g, lists, taps, leads, rows, step, skip, places, columns):
+        """Of each mark: where its cell is in a window at position 0, and its column from there; `NOWHERE` if it is none."""
+        apart()
+        rank = g[RANK]
+        e, f = AXES + (rank - 1) * AXIS_WIDTH, AXES + max(0, rank - 2) * AXIS_WIDTH
+        size, pitch, box = g[e + KERNEL], 0, 1
+        if rank > 1:
+            pitch, box = g[f + STEP_X], g[f + BOX]
+        for mark in range(MARKS):
+            places[mark], columns[mark] = 0, NOWHERE
+        for layer in range(leads):
+            for r in range(rows):
+                for t in range(size):
+                    mark, column = (taps[layer] * box + skip + r) * size + t, t * g[e + DILATION]
+                    places[mark] = lists[layer] + r * step * pitch + column * g[e + STEP_X]
+                    columns[mark] = column
+
+    @machine.kernel
+    def take(dx_at, y_at, marks_at, scratch_at, g_at, flags_at, begin_unit, end_unit):
+        g, flags = pointer(g_at, types.int64), pointer(flags_at, types.uint8)
+        places = pointer(scratch_at, types.int64)
+        columns_of = pointer(scratch_at + 8 * MARKS, types.int64)
+        lists = pointer(scratch_at + 16 * MARKS, types.int64)
+        taps = pointer(scratch_at + 16 * MARKS + 24 * g[MOST], types.int64)
+        dx, y, marks = pointer(dx_at, memory), pointer(y_at, memory), pointer(marks_at, types.uint8)
+        rank = g[RANK]
+        e, f = AXES + (rank - 1) * AXIS_WIDTH, AXES + max(0, rank - 2) * AXIS_WIDTH
+        pitch, pitch_y, lines, down = 0, 0, 1, 0
+        if rank > 1:
+            pitch, pitch_y, lines, down = g[f + STEP_X], g[f + STEP_Y], g[f + COUNT], g[f + STRIDE]
+        n, m, far, stride, origin = (
+            g[e + EXTENT],
+            g[e + COUNT],
+            g[e + STEP_X],
+            g[e + STRIDE],
+            g[e + ORIGIN],
+        )
+        for unit in range(begin_unit, end_unit):
+            item, lead, row_tile, column_tile = tile_of(g, unit)
+            begin, end, _, _ = tile_rows(g, row_tile, 1)
+            from_j = column_tile * g[COLUMNS]
+            outputs = min(m, from_j + g[COLUMNS]) - from_j
+            leads, _ = list_cells(g, rank - 2, lead, lists, g[MOST])
+            list_taps(g, rank - 2, lead, taps)
+            base, strange, known, known_skip = item_offset(g, item, 0), False, -1, 0
+            target = item_offset(g, item, 1) + leading_place(g, lead, 1, 1) + from_j
+            for i in range(begin, end):
+                start, step, rows, _ = rows_of(g, i)
+                skip = skipped(g, f, i) if rank > 1 else 0
+                if (rows != known) | (skip != known_skip):
+                    known, known_skip = rows, skip
+                    list_places(g, lists, taps, leads, rows, step, skip, places, columns_of)
+                at, to = base + start * pitch, target + i * pitch_y
+                k = item * g[OUTPUTS] + (lead * lines + i) * m + from_j
+                ask_at = dx_at + at * size_of + AHEAD
+                for line in range(0, abs(down * pitch) * size_of, LINE):
+                    ask_line(ask_at + line)
+                for c in range(outputs):
+                    mark, position = marks[k + c], stride * (from_j + c) + origin
+                    column = position + columns_of[mark]
+                    found = (column >= 0) & (column < n)
+                    strange |= not found
+                    place = at + places[mark] + position * far if found else base
+                    y[to + c] = write(read(dx[place]) + zero)
+            if strange:
+                flags[item] = 1
+
+    return take
