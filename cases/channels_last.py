@@ -30,9 +30,11 @@ SMALL_WINDOWS: tuple[tuple[Region, ...], ...] = (
     (Sliding(3, 2, 1), Sliding(3, 2, 1)),
     (Sliding(2, 2, 0), Sliding(2, 2, 0)),
     (Sliding(3, 1, 1), Sliding(2, 3, (0, 1))),
-    (Sliding(2, 1, 1), Sliding(3, 2, 2, dilation=2, ceil_mode=True)),
     (Sliding(2, 2, 0), Sliding(3, 2, 1), Sliding(3, 1, 1)),
+    (Sliding(2, 1, 1), Sliding(3, 2, 2, dilation=2, ceil_mode=True)),
     (Sliding(4, 3, 1),),
+    (Sliding(3, 1, 1), Sliding(3, 1, 1)),
+    (Sliding(3, 2, 1), Sliding(4, 1, 2)),
 )
 """Of two axes, of three and of one."""
 
@@ -103,6 +105,10 @@ def _both_ways(op: Any, x: Any, real: bool) -> Iterator[tuple[str, Any, Any]]:
         value, kept = offsets.forward_with_offsets(op, last)
         yield "value with its offset", value, y
         yield "offset", kept, offsets.forward_with_offsets(op, x)[1]
+        tangent = run(op, "jvp", x, x)
+        for name, laid in (("last", last), ("first", x)):
+            found = offsets.jvp_from_offsets(op, kept, laid)
+            yield f"jvp from offsets, channels {name}", found, tangent
         gradient = run(op, "vjp", x, grad)
         for name, laid in (("last", turned(grad)), ("first", grad)):
             found = offsets.vjp_from_offsets(op, kept, laid, x.shape)

@@ -57,6 +57,7 @@ ALIKE, ACROSS, PLANES = (
     _of("small_windows/plane_after_plane"),
 )
 FOLDED_LANES, FOLDING = _of("small_windows/folded_lanes"), _of("small_windows/folding")
+SLIDING = _of("small_windows/sliding_lanes")
 LANE_WINNERS, LANE_GATHERED = _of("maxima/lane_winners"), _of("maxima/lane_gathered")
 TRANSPOSITION, TURNING, LANE_PLAN = (
     _of("vectors/transposition"),
@@ -70,7 +71,11 @@ PLACES, TABLES, VECTOR_CODE = (
 )
 ONE_EACH, LANE_SPREAD = _of("maxima/one_window_each"), _of("means/lane_spread")
 OFFSETS, GATHERED, SMOOTH = _of("maxima/offsets"), _of("maxima/gathered"), _of("smooth/values")
-WINNING = _of("maxima/winning_rows")
+WINNING, FOLLOWING, TAKEN = (
+    _of("maxima/winning_rows"),
+    _of("maxima/following_rows"),
+    _of("maxima/taken"),
+)
 WHOLE_ITEMS, LANE_TIES = _of("maxima/whole_items"), _of("maxima/lane_ties")
 PHASES, TILING, EXPONENTIALS = _of("rows/phases"), _of("plans/tiling"), _of("vectors/exponentials")
 PIVOTS, POWERS, SHARES = _of("smooth/pivots"), _of("smooth/powers"), _of("smooth/shares")
@@ -1002,7 +1007,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "all −inf won by the padding, in windows of any kind",
         WINNING,
-        "first = add_mark(load_first(firsts, c), spread_mark(mark(codes[0])))",
+        "first = add_mark(first, spread_mark(mark(codes[0])))",
         "first = spread_mark(mark(codes[0]))",
         "max of −inf",
     ),
@@ -1441,5 +1446,119 @@ MUTATIONS: tuple[Mutation, ...] = (
         "s[k + lane] = read(x[places[lane] + at + p * far])",
         "s[k + lane] = read(x[places[0] + at + p * far])",
         "smooth in pairs",
+    ),
+    # -- positions that are carried beside values, and tangents taken along --
+    Mutation(
+        "neighbours whose windows are taken to be one cell apart",
+        WINNING,
+        "return builder.add(first, builder.mul(step, ir.Constant(kind, list(range(count)))))",
+        "return builder.add(first, ir.Constant(kind, list(range(count))))",
+        "max indices",
+    ),
+    Mutation(
+        "places along a row without dilation",
+        WINNING,
+        "spread_mark(mark(dilation if places else 1))",
+        "spread_mark(mark(1))",
+        "max indices",
+    ),
+    Mutation(
+        "all −inf won by a cell that dilation leaves out",
+        WINNING,
+        "first = multiply_mark(first, spread_mark(mark(dilation)))",
+        "first = multiply_mark(first, spread_mark(mark(1)))",
+        "max of −inf",
+    ),
+    Mutation(
+        "places down the rows without dilation",
+        OFFSETS,
+        "row_codes[row] = lists[2 * most_cells + layer] + r * step * flat",
+        "row_codes[row] = lists[2 * most_cells + layer] + r * flat",
+        "max indices",
+    ),
+    Mutation(
+        "windows that begin in the first row, all of them",
+        OFFSETS,
+        "long, first_place = size == 3, start * flat + p",
+        "long, first_place = size == 3, p",
+        "max indices",
+    ),
+    Mutation(
+        "a tangent taken along with its sign of zero",
+        FOLLOWING,
+        "store(y, q + c, add(tangent, spread(zero)))",
+        "store(y, q + c, tangent)",
+        "max jvp first",
+    ),
+    Mutation(
+        "the third cell's tangent mistaken for the second's",
+        FOLLOWING,
+        "tangent, best = most_from(best, d, tangent, k), most(best, d)",
+        "tangent, best = most_from(best, d, tangent, j), most(best, d)",
+        "max jvp first",
+    ),
+    Mutation(
+        "no tangent where nothing is above −inf",
+        FOLLOWING,
+        "trusted = while_found(trusted, best)",
+        "trusted = while_ordered(trusted, best, best)",
+        "max of −inf",
+    ),
+    Mutation(
+        "tangents of the next row beside the last ones of this",
+        FOLLOWING,
+        "(position + stride * width + 1 + long <= n), 0",
+        "(position + stride * width <= n + 1), 0",
+        "max jvp first",
+    ),
+    Mutation(
+        "a row of tangents one row off",
+        OFFSETS,
+        "to = third + start * pitch_z",
+        "to = third + (start + 1) * pitch_z",
+        "max jvp first",
+    ),
+    Mutation(
+        "tangents that were taken from a window's first column",
+        TAKEN,
+        "places[mark] = lists[layer] + r * step * pitch + column * g[e + STEP_X]",
+        "places[mark] = lists[layer] + r * step * pitch",
+        "channels last",
+    ),
+    Mutation(
+        "tangents that were taken, one row over the other",
+        TAKEN,
+        "at, to = base + start * pitch, target + i * pitch_y",
+        "at, to = base + start * pitch, target + i",
+        "channels last",
+    ),
+    # -- positions that slide through three windows --
+    Mutation(
+        "a position that leaves its windows too early",
+        SLIDING,
+        "d, e = e, z",
+        "d, e = z, z",
+        "channels last",
+    ),
+    Mutation(
+        "a first position that is read before the row",
+        SLIDING,
+        "a, trusted = column(x, p + c, rows, count, 0 <= q < n, trusted)",
+        "a, trusted = column(x, p + c, rows, count, True, trusted)",
+        "channels last",
+    ),
+    Mutation(
+        "a NaN overlooked in the third of three rows",
+        SLIDING,
+        "return join(join(a, b), d), safe(safe(trusted, a, b), d, d)",
+        "return join(join(a, b), d), safe(trusted, a, b)",
+        "one cell of many channels",
+    ),
+    Mutation(
+        "a window of pieces without its last but one",
+        SWEEPS,
+        "count, rest = kernel // done, kernel - done",
+        "count, rest = kernel // done - 1, kernel - done",
+        "large max",
     ),
 )
