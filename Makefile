@@ -18,8 +18,8 @@ test: $(VENV)/installed-test       ## everything that must hold, in minutes
 test-full: $(VENV)/installed-test  ## the long sweeps too
 	$(PYTEST) -n 2 --dist worksteal
 
-bench: $(VENV)/installed-bench     ## measure: our ops, the peers and a plain copy in one run
-	$(BIN)/python -m benchmarks
+bench: $(VENV)/installed-bench     ## measure our ops, the peers and a plain copy in one run; draw it for the docs
+	$(BIN)/python -m benchmarks --write-docs
 
 check-full: $(CHECKS)              ## our own backends under the checker: ten seeds, an hour; less with make -j8 -O
 

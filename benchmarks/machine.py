@@ -41,7 +41,14 @@ def _processor() -> str:
         return platform.processor() or platform.machine()
     fields = dict(line.partition(":")[::2] for line in lines if ":" in line)
     named = {key.strip(): value.strip() for key, value in fields.items()}
-    return named.get("model name", platform.machine())
+    return f"{named.get('model name', platform.machine())} ({_generation()})"
+
+
+def _generation() -> str:
+    """LLVM's name for the processor: its own may not tell one generation from the next."""
+    import llvmlite.binding as llvm
+
+    return str(llvm.get_host_cpu_name())
 
 
 def _version(package: str) -> str:
