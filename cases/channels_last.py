@@ -104,10 +104,11 @@ def _both_ways(op: Any, x: Any, real: bool) -> Iterator[tuple[str, Any, Any]]:
         grad = direction(y.shape, x.dtype)
         value, kept = offsets.forward_with_offsets(op, last)
         yield "value with its offset", value, y
-        yield "offset", kept, offsets.forward_with_offsets(op, x)[1]
+        right = offsets.forward_with_offsets(op, x)[1]
+        yield "offset", kept, right
         tangent = run(op, "jvp", x, x)
         for name, laid in (("last", last), ("first", x)):
-            found = offsets.jvp_from_offsets(op, kept, laid)
+            found = offsets.jvp_from_offsets(op, right, laid)
             yield f"jvp from offsets, channels {name}", found, tangent
         gradient = run(op, "vjp", x, grad)
         for name, laid in (("last", turned(grad)), ("first", grad)):
