@@ -16,6 +16,7 @@ from numba import types
 
 from lunette.kernels.cpu.compiling import machine
 from lunette.kernels.cpu.compiling.machine import compiled, pointer, within
+from lunette.kernels.cpu.maxima.marked_passes import mark_of
 from lunette.kernels.cpu.plans.layout import (
     AXES,
     AXIS_WIDTH,
@@ -53,7 +54,7 @@ def kernel(dtype: str, verb: str) -> Any:
     """
     outer = codec(dtype, False)
     memory, work = outer.memory, outer.work
-    mark = types.int64 if work.bitwidth == 64 else types.int32
+    mark = mark_of(work)
     from_x, here = lanes(memory, work, outer.half), lanes(work, work, "")
     marks, bytes_, places = (
         lanes(mark, mark, ""),

@@ -33,7 +33,7 @@ class MarkedPasses(NamedTuple):
 
 def mark_of(work: Any) -> Any:
     """The type of marks beside numbers of a type: an integer as wide."""
-    return types.int64 if work.bitwidth == 64 else types.int32
+    return {8: types.int8, 16: types.int16, 32: types.int32, 64: types.int64}[work.bitwidth]
 
 
 @cache

@@ -21,7 +21,8 @@ from numba import types
 from lunette.kernels.cpu.compiling import machine
 from lunette.kernels.cpu.compiling.machine import compiled, pointer
 from lunette.kernels.cpu.maxima.following_rows import following_rows
-from lunette.kernels.cpu.maxima.winning_rows import mark_of, winning_rows
+from lunette.kernels.cpu.maxima.marked_passes import mark_of
+from lunette.kernels.cpu.maxima.winning_rows import winning_rows
 from lunette.kernels.cpu.plans.layout import (
     AXES,
     AXIS_WIDTH,

@@ -30,20 +30,17 @@ from lunette.kernels.cpu.plans.layout import (
     STEP_Y,
     STRIDE,
 )
-from lunette.kernels.cpu.plans.sizes import LINE, MARKS
-from lunette.kernels.cpu.plans.tiling import COLUMNS, MOST, OUTPUTS
+from lunette.kernels.cpu.plans.sizes import MARKS
+from lunette.kernels.cpu.plans.tiling import COLUMNS, FLOW, MOST, OUTPUTS
 from lunette.kernels.cpu.rows.phases import leading_place, rows_of, tile_of, tile_rows
 from lunette.kernels.cpu.rows.places import item_offset, list_cells, list_taps, skipped
-from lunette.kernels.cpu.vectors.asking import ask_line
+from lunette.kernels.cpu.vectors.asking import ask_by_rows
 from lunette.kernels.cpu.vectors.halves import codec
 
 __all__ = ["kernel"]
 
-NOWHERE = 1 << 40
+NO_COLUMN = 1 << 40
 """A column that no row has."""
-
-AHEAD = 1 << 13
-"""Bytes: how far ahead of a row tangents are asked for."""
 
 
 @cache
@@ -55,7 +52,7 @@ def kernel(dtype: str) -> Any:
 
     @compiled
     def list_places(g, lists, taps, leads, rows, step, skip, places, columns):
-        """Of each mark: where its cell is in a window at position 0, and its column from there; `NOWHERE` if it is none."""
+        """Of each mark: where its cell is in a window at position 0, and its column from there; `NO_COLUMN` if it is none."""
         apart()
         rank = g[RANK]
         e, f = AXES + (rank - 1) * AXIS_WIDTH, AXES + max(0, rank - 2) * AXIS_WIDTH
@@ -63,7 +60,7 @@ def kernel(dtype: str) -> Any:
         if rank > 1:
             pitch, box = g[f + STEP_X], g[f + BOX]
         for mark in range(MARKS):
-            places[mark], columns[mark] = 0, NOWHERE
+            places[mark], columns[mark] = 0, NO_COLUMN
         for layer in range(leads):
             for r in range(rows):
                 for t in range(size):
@@ -81,9 +78,9 @@ def kernel(dtype: str) -> Any:
         dx, y, marks = pointer(dx_at, memory), pointer(y_at, memory), pointer(marks_at, types.uint8)
         rank = g[RANK]
         e, f = AXES + (rank - 1) * AXIS_WIDTH, AXES + max(0, rank - 2) * AXIS_WIDTH
-        pitch, pitch_y, lines, down = 0, 0, 1, 0
+        pitch, pitch_y, lines, flow = 0, 0, 1, g[FLOW] * size_of
         if rank > 1:
-            pitch, pitch_y, lines, down = g[f + STEP_X], g[f + STEP_Y], g[f + COUNT], g[f + STRIDE]
+            pitch, pitch_y, lines = g[f + STEP_X], g[f + STEP_Y], g[f + COUNT]
         n, m, far, stride, origin = (
             g[e + EXTENT],
             g[e + COUNT],
@@ -99,6 +96,7 @@ def kernel(dtype: str) -> Any:
             leads, _ = list_cells(g, rank - 2, lead, lists, g[MOST])
             list_taps(g, rank - 2, lead, taps)
             base, strange, known, known_skip = item_offset(g, item, 0), False, -1, 0
+            asked = reached = base * size_of + (lead * lines + begin) * flow
             target = item_offset(g, item, 1) + leading_place(g, lead, 1, 1) + from_j
             for i in range(begin, end):
                 start, step, rows, _ = rows_of(g, i)
@@ -108,9 +106,9 @@ def kernel(dtype: str) -> Any:
                     list_places(g, lists, taps, leads, rows, step, skip, places, columns_of)
                 at, to = base + start * pitch, target + i * pitch_y
                 k = item * g[OUTPUTS] + (lead * lines + i) * m + from_j
-                ask_at = dx_at + at * size_of + AHEAD
-                for line in range(0, abs(down * pitch) * size_of, LINE):
-                    ask_line(ask_at + line)
+                if flow > 0:
+                    reached += flow
+                    asked = ask_by_rows(dx_at, asked, reached, n * size_of, 0)
                 for c in range(outputs):
                     mark, position = marks[k + c], stride * (from_j + c) + origin
                     column = position + columns_of[mark]

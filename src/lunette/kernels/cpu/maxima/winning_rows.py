@@ -18,6 +18,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from lunette.kernels.cpu.compiling.machine import apart, compiled, within
+from lunette.kernels.cpu.maxima.marked_passes import mark_of
 from lunette.kernels.cpu.rows.passes import least
 from lunette.kernels.cpu.small_windows.trust import trust
 from lunette.kernels.cpu.vectors import vector_code
@@ -25,7 +26,7 @@ from lunette.kernels.cpu.vectors.halves import Codec
 from lunette.kernels.cpu.vectors.lanes import Vector, lanes
 from lunette.kernels.cpu.vectors.slides import slide
 
-__all__ = ["WinningRows", "in_row", "mark_of", "winning_rows"]
+__all__ = ["WinningRows", "in_row", "winning_rows"]
 
 
 class WinningRows(NamedTuple):
@@ -37,11 +38,6 @@ class WinningRows(NamedTuple):
     any_row: Any
     by_one: Any
     by_two: Any
-
-
-def mark_of(work: Any) -> Any:
-    """The integer as wide as a number of the arithmetic."""
-    return {8: types.int8, 16: types.int16, 32: types.int32, 64: types.int64}[work.bitwidth]
 
 
 @cache

@@ -67,9 +67,8 @@ def sliding(dtype: str, operation: str) -> Any:
                 q = j + origin + 2
                 p, at, inside = base + q * wide, j * wide, 0 <= q < n
                 if asked > 0:
-                    new = (
-                        p + rows[count - 1]
-                    )  # those before it have been read for other windows, as a rule
+                    # Rows before the last have been read for other windows, as a rule.
+                    new = p + rows[count - 1]
                     ask_line(asked + (new + c) * size_of + PAGE)
                     if two:
                         ask_line(asked + (new + other) * size_of + PAGE)
