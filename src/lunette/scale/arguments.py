@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from lunette.regions import Sliding
-from lunette.scale import outputs
 from lunette.scale.errors import ScaleError
+from lunette.scale.locks import lock_path
 from lunette.scale.operators import OPERATORS
 from lunette.scale.plan import Step
 from lunette.scale.stores import Source
+from lunette.scale.workspace import folder_of, journal_of
 
 __all__ = [
     "Options",
-    "check_existing",
     "check_lengths",
     "check_operator",
+    "check_out",
     "check_paths",
     "checked",
     "chunks_and_unit",
@@ -68,39 +70,42 @@ def check_lengths(step: Step) -> None:
             raise ScaleError(f"axis {axis} of shape {step.in_shape}: {error}") from error
 
 
-def check_paths(source: Path, out: Path, kind: str, multiscale: bool, levels: int) -> None:
-    """Nothing that is written may lie in the input, nor swallow it."""
+def check_out(out: Path) -> Path:
+    """The place of the output, spelled out; a path that names no file of a folder is refused."""
+    if out.name in ("", "..") or "\0" in str(out):
+        raise ScaleError(f"OUT={str(out)!r}: expected the name of a file or a folder to make")
+    try:
+        parent = out.absolute().parent.resolve(strict=True)
+    except (OSError, RuntimeError):
+        parent = out.absolute().parent
+    if not parent.is_dir():
+        raise ScaleError(f"OUT={str(out)!r}: there is no directory {str(parent)!r}")
+    return parent / out.name
+
+
+def check_paths(source: Path, out: Path, finals: list[Path]) -> None:
+    """Nothing that is written may lie in the input, nor swallow it, by whatever names."""
     a = source.resolve()
-    written = [out, *outputs.final_paths(out, kind, multiscale, levels), outputs.folder_of(out)]
-    for path in written:
+    for path in [out, *finals, folder_of(out), journal_of(out), *map(lock_path, [out, *finals])]:
         b = path.resolve()
-        if a == b or a in b.parents:
+        if any(_same(a, p) for p in (b, *b.parents)):
             raise ScaleError(
                 f"OUT={str(path)!r} lies inside IN={str(source)!r}; choose another place"
             )
-        if b in a.parents:
+        if any(_same(b, p) for p in a.parents):
             raise ScaleError(
                 f"IN={str(source)!r} lies inside OUT={str(path)!r}; choose another place"
             )
-    if not out.resolve().parent.is_dir():
-        raise ScaleError(f"OUT={str(out)!r}: there is no directory {str(out.resolve().parent)!r}")
 
 
-def check_existing(out: Path, kind: str, multiscale: bool, levels: int, options: Options) -> None:
-    """Refuse to write over an output, or over one that was begun, unless asked to."""
-    there = [p for p in outputs.final_paths(out, kind, multiscale, levels) if p.exists()]
-    if options.resume and options.force:
-        raise ScaleError("--resume goes on and --force begins again; expected one of them")
-    if options.resume or options.force:
-        return
-    begun = out.with_name(out.name + ".journal")
-    if begun.exists():
-        raise ScaleError(
-            f"OUT={str(out)!r} was begun and not finished; go on with --resume or begin again with "
-            "--force"
-        )
-    if there:
-        raise ScaleError(f"OUT: {str(there[0])!r} exists; write over it with --force")
+def _same(a: Path, b: Path) -> bool:
+    """One file or folder, also where names differ in case, or by a link."""
+    if a == b:
+        return True
+    try:
+        return os.path.samefile(a, b)
+    except OSError:
+        return False
 
 
 def on_axes(source: Source, regions: tuple[Sliding, ...]) -> tuple[Sliding, ...]:

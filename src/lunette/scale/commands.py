@@ -9,6 +9,9 @@ from typing import Annotated, Any
 
 import typer
 
+from lunette.scale import interrupts
+from lunette.scale.errors import one_line
+
 __all__ = ["pool", "pyramid"]
 
 In = Annotated[Path, typer.Argument(metavar="IN", help="A .npy, .tif, .png or Zarr array.")]
@@ -57,13 +60,13 @@ def pool(
     The mean of integers is rounded half to even in exact integer arithmetic. Interrupted, it leaves
     an output that --resume goes on with, to the same bits.
     """
-    from lunette.scale import work
-
-    options = _options(
-        memory, chunks, shards, compression, threads, scheduler, resume, force, array, axes
-    )
 
     def do(progress: Any) -> Any:
+        from lunette.scale import work
+
+        options = _options(
+            memory, chunks, shards, compression, threads, scheduler, resume, force, array, axes
+        )
         return work.pool(
             operator,
             source,
@@ -103,12 +106,16 @@ def pyramid(
     Zarr and OME-TIFF hold the full image as level 0. At an odd edge the last cell stands alone: a
     level has half the length of the one before, rounded up.
     """
-    from lunette.scale import work
 
-    options = _options(
-        memory, chunks, shards, compression, threads, scheduler, resume, force, array, axes
-    )
-    _run(lambda progress: work.pyramid(op, source, out, levels, options, progress), quiet)
+    def do(progress: Any) -> Any:
+        from lunette.scale import work
+
+        options = _options(
+            memory, chunks, shards, compression, threads, scheduler, resume, force, array, axes
+        )
+        return work.pyramid(op, source, out, levels, options, progress)
+
+    _run(do, quiet)
 
 
 def _options(
@@ -141,11 +148,31 @@ def _options(
 
 
 def _run(do: Callable[[Any], Any], quiet: bool) -> None:
+    """Do it with a progress bar; whatever goes wrong is one line, and an exit status."""
+    with interrupts.noted():
+        try:
+            outcome = _with_bar(do, quiet)
+        except (typer.Exit, typer.BadParameter):
+            raise
+        except KeyboardInterrupt as stopped:
+            typer.echo(interrupts.STOPPED, err=True)
+            raise typer.Exit(getattr(stopped, "code", 130)) from None
+        except Exception as error:
+            typer.echo(f"error: {one_line(error)}", err=True)
+            raise typer.Exit(1) from None
+    if not quiet:
+        shapes = ", ".join("×".join(map(str, s)) for s in outcome.shapes)
+        speed = outcome.read / 1e6 / max(outcome.seconds, 1e-9)
+        typer.echo(
+            f"{outcome.path}: {shapes}, {outcome.tiles} tiles, {outcome.read / 1e6:.1f} MB read in "
+            f"{outcome.seconds:.1f} s ({speed:.0f} MB/s)"
+        )
+
+
+def _with_bar(do: Callable[[Any], Any], quiet: bool) -> Any:
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn
     from rich.progress import TransferSpeedColumn as Speed
-
-    from lunette.scale.errors import ScaleError
 
     columns = (BarColumn(), DownloadColumn(), Speed(), TimeRemainingColumn())
     console = Console(stderr=True)
@@ -156,23 +183,7 @@ def _run(do: Callable[[Any], Any], quiet: bool) -> None:
         def progress(read: int, written: int, whole: int) -> None:
             bar.update(task, advance=read, total=whole)
 
-        try:
-            outcome = do(progress)
-        except ScaleError as error:
-            bar.stop()
-            typer.echo(f"error: {error}", err=True)
-            raise typer.Exit(1) from None
-        except KeyboardInterrupt:
-            bar.stop()
-            typer.echo("stopped; go on with --resume", err=True)
-            raise typer.Exit(130) from None
-    if not quiet:
-        shapes = ", ".join("×".join(map(str, s)) for s in outcome.shapes)
-        speed = outcome.read / 1e6 / max(outcome.seconds, 1e-9)
-        typer.echo(
-            f"{outcome.path}: {shapes}, {outcome.tiles} tiles, {outcome.read / 1e6:.1f} MB read in "
-            f"{outcome.seconds:.1f} s ({speed:.0f} MB/s)"
-        )
+        return do(progress)
 
 
 def _sizes(text: str, name: str) -> tuple[int, ...]:

@@ -6,6 +6,7 @@ has bytes. So a slab is copied band by band, and a band maps at most some megaby
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from functools import lru_cache
 from itertools import product
@@ -23,6 +24,17 @@ BAND = 1 << 23
 """Bytes of the file that are mapped at a time, if one step along the last axes is not more."""
 
 
+LONGEST = 10_000
+"""Bytes of a header."""
+
+READERS = {
+    (1, 0): (np.lib.format.read_array_header_1_0, 2),
+    (2, 0): (np.lib.format.read_array_header_2_0, 4),
+    (3, 0): (np.lib.format.read_array_header_2_0, 4),
+}
+"""By the version of a file: what reads its header, and how many bytes give its length."""
+
+
 class Header(NamedTuple):
     """Where the cells begin, and how they lie."""
 
@@ -35,9 +47,29 @@ class Header(NamedTuple):
 @lru_cache(maxsize=64)
 def header(path: str) -> Header:
     """What the file says of itself; a file that is too short for it is a ValueError."""
-    x = np.load(path, mmap_mode="r")
-    fortran = bool(x.flags.f_contiguous and not x.flags.c_contiguous)
-    return Header(x.shape, x.dtype, x.offset, fortran)
+    with open(path, "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        version = np.lib.format.read_magic(file)
+        if version not in READERS:
+            raise ValueError(f"version {version} of the format is not known")
+        reader, width = READERS[version]
+        start = file.tell()
+        length = int.from_bytes(file.read(width), "little")
+        if length > LONGEST:
+            raise ValueError(f"a header of {length} bytes; expected at most {LONGEST}")
+        file.seek(start)
+        shape, fortran, dtype = reader(file)
+        offset = file.tell()
+    if dtype.hasobject:
+        raise ValueError("it holds Python objects, which are not read")
+    if not all(type(n) is int and n >= 0 for n in shape):
+        raise ValueError(f"shape {shape}: expected sizes")
+    cells = prod(shape)
+    if offset + cells * dtype.itemsize > size:
+        raise ValueError(
+            f"{shape} of {dtype} are {cells * dtype.itemsize} bytes; the file has {size - offset}"
+        )
+    return Header(shape, dtype, offset, bool(fortran and len(shape) > 1))
 
 
 def read(path: str, ranges: Ranges) -> Array:

@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import logging
 import re
+from math import prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from lunette.scale import npy
+from lunette.scale import memory, npy
 from lunette.scale.errors import ScaleError
 from lunette.scale.ngff import read_metadata
 from lunette.scale.stores import Source
+from lunette.scale.zarr_metadata import node
 
 __all__ = ["SYMBOLS", "kind_of", "open_source"]
 
 SUFFIXES = {".npy": "npy", ".tif": "tif", ".tiff": "tif", ".png": "png", ".zarr": "zarr"}
 DEFAULT_AXES = {1: "x", 2: "yx", 3: "zyx", 4: "czyx", 5: "tczyx"}
+LARGEST = 1 << 55
+"""Bytes of an array that anyone has: a larger one is a mistake, or a trap."""
+
+DESCRIBING = 1 << 30
+"""Bytes that it may take to find out what a file holds."""
+
 SYMBOLS = {
     "meter": "m",
     "centimeter": "cm",
@@ -42,19 +50,30 @@ def kind_of(path: Path, name: str) -> str:
 
 def open_source(path: Path, array: str = "", axes: str = "") -> Source:
     """The array at a path, with `axes` in place of those that the file names."""
-    if not path.exists():
-        raise ScaleError(f"IN={str(path)!r}: no such file or directory")
+    _check_there(path)
     kind = kind_of(path, "IN")
+    if kind == "zarr" and not path.is_dir():
+        raise ScaleError(f"IN={str(path)!r}: a Zarr array is a folder, and this is none")
+    if kind != "zarr" and not path.is_file():  # a pipe would be waited for
+        raise ScaleError(f"IN={str(path)!r}: expected a plain file")
     if array and kind != "zarr":
         raise ScaleError(f"--array {array!r}: only a Zarr group has arrays by name")
     try:
-        described = _DESCRIBE[kind](path, array)
-    except ScaleError:
-        raise
+        with memory.at_most(DESCRIBING):
+            described = _DESCRIBE[kind](path, array)
+        dtype = np.dtype(described["dtype"])
     except Exception as error:
-        raise ScaleError(f"IN={str(path)!r} cannot be read as {kind}: {error}") from error
+        if isinstance(error, ScaleError) and any(w in str(error) for w in ("IN=", "--array", " IN ")):
+            raise
+        text = str(error) or type(error).__name__
+        raise ScaleError(f"IN={str(path)!r} cannot be read as {kind}: {text}") from error
     shape = described["shape"]
     rank = len(shape)
+    if prod(shape) * max(1, dtype.itemsize) > LARGEST:
+        raise ScaleError(
+            f"IN={str(path)!r} says that it has shape {shape} of {dtype}; expected at most "
+            f"{LARGEST} bytes"
+        )
     if not shape or 0 in shape:
         raise ScaleError(f"IN={str(path)!r} has shape {shape}; expected an array with cells")
     names = axes or described.get("axes") or DEFAULT_AXES.get(rank, "")
@@ -68,7 +87,7 @@ def open_source(path: Path, array: str = "", axes: str = "") -> Source:
         kind,
         described.get("inner", ""),
         shape,
-        np.dtype(described["dtype"]).newbyteorder("=").str,
+        dtype.newbyteorder("=").str,
         described.get("chunks") or (1,) * (rank - 1) + shape[-1:],
         names,
         described.get("scale") or (1.0,) * rank,
@@ -76,6 +95,15 @@ def open_source(path: Path, array: str = "", axes: str = "") -> Source:
         described.get("units") or (None,) * rank,
         tuple(range(rank)),
     )
+
+
+def _check_there(path: Path) -> None:
+    try:
+        path.stat()
+    except FileNotFoundError:
+        raise ScaleError(f"IN={str(path)!r}: no such file or directory") from None
+    except (OSError, ValueError) as error:
+        raise ScaleError(f"IN={str(path)!r}: {error}") from error
 
 
 # -- each format --
@@ -92,7 +120,7 @@ def _describe_png(path: Path, array: str) -> dict[str, Any]:
 
     limit, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, None
     try:
-        with Image.open(path) as image:
+        with Image.open(path, formats=["PNG"]) as image:
             modes = {"1": ("|b1", 0), "L": ("|u1", 0), "I;16": ("<u2", 0)}
             modes |= {"RGB": ("|u1", 3), "RGBA": ("|u1", 4), "LA": ("|u1", 2)}
             if image.mode not in modes:
@@ -109,8 +137,13 @@ def _describe_png(path: Path, array: str) -> dict[str, Any]:
 def _describe_tif(path: Path, array: str) -> dict[str, Any]:
     import tifffile
 
+    from lunette.scale.bounded_tif import check_segments
+
     with _Complaints() as complaints, tifffile.TiffFile(path) as file:
+        if not file.series:
+            raise ValueError("it holds no image")
         series = file.series[0]
+        check_segments(file, series)
         letters, shape, dtype = series.axes, tuple(series.shape), np.dtype(series.dtype).str
         text = file.ome_metadata or ""
         chunk = tuple(series.keyframe.chunks)
@@ -125,7 +158,7 @@ def _describe_tif(path: Path, array: str) -> dict[str, Any]:
         "axes": axes,
         "scale": tuple(s for s, _ in sizes),
         "units": tuple(u for _, u in sizes),
-        "chunks": tuple(min(c, n) for c, n in zip(chunks, shape, strict=True)),
+        "chunks": chunks,
     }
 
 
@@ -172,21 +205,19 @@ def _physical_size(text: str, axis: str) -> tuple[float, str | None]:
 
 
 def _describe_zarr(path: Path, array: str) -> dict[str, Any]:
-    import zarr
+    from lunette.scale.bounded_zarr import open_array
 
     check_name(array, "--array")
-    store: Any = zarr.open(str(path), mode="r")
+    kind, _, _, attributes = node(path)
     described: dict[str, Any] = {"inner": array}
-    if not hasattr(store, "shape"):
-        described |= read_metadata(dict(store.attrs)) if not array else {}
+    if kind == "group":
+        described |= read_metadata(attributes) if not array else {}
         check_name(described["inner"], "the path of a dataset in IN")
         if not described["inner"]:
             raise ScaleError(f"IN={str(path)!r} is a Zarr group; name one of its arrays by --array")
-        store = store[described["inner"]]
     elif array:
         raise ScaleError(f"--array {array!r}: IN={str(path)!r} is an array, not a group")
-    if not hasattr(store, "shape"):
-        raise ScaleError(f"{described['inner']!r} in IN={str(path)!r} is a group, not an array")
+    store = open_array(str(path), described["inner"])
     described |= {"shape": store.shape, "dtype": store.dtype.str, "chunks": tuple(store.chunks)}
     return described
 

@@ -1,32 +1,24 @@
-"""What an output looks like: Zarr is written in place; files are gathered in a folder, then made."""
+"""What an output looks like: a Zarr folder, or files that are made from levels once these are done."""
 
 from __future__ import annotations
 
-import shutil
+import os
 from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from lunette.scale import interrupts
+from lunette.scale.durable import sync_file, sync_tree
 from lunette.scale.errors import ScaleError
 from lunette.scale.ngff import write_metadata
 from lunette.scale.opening import SYMBOLS
 from lunette.scale.plan import Job
 from lunette.scale.stores import Source
 
-__all__ = [
-    "begin",
-    "check_format",
-    "final_paths",
-    "finish",
-    "folder_of",
-    "level_path",
-    "remove",
-    "tidy",
-]
+__all__ = ["begin", "check_format", "final_paths", "level_path", "made_paths", "make", "tidy"]
 
 TILE = 256
 """Rows and columns of a tile of a TIFF file."""
@@ -68,11 +60,11 @@ def _is_ome(out: Path, multiscale: bool) -> bool:
     return multiscale or out.name.lower().endswith((".ome.tif", ".ome.tiff"))
 
 
-def level_path(out: Path, kind: str, multiscale: bool, level: int) -> Path:
-    """Where a level is written while the work goes on."""
+def level_path(root: Path, kind: str, multiscale: bool, level: int) -> Path:
+    """Where a level is written while the work goes on, in the folder of the run."""
     if kind == "zarr":
-        return out / str(level) if multiscale else out
-    return folder_of(out) / f"level-{level}.npy"
+        return root / "zarr" / str(level) if multiscale else root / "zarr"
+    return root / f"level-{level}.npy"
 
 
 def final_paths(out: Path, kind: str, multiscale: bool, levels: int) -> list[Path]:
@@ -82,72 +74,50 @@ def final_paths(out: Path, kind: str, multiscale: bool, levels: int) -> list[Pat
     return [out.with_name(f"{out.stem}.{k}{out.suffix}") for k in range(1, levels + 1)]
 
 
-def remove(out: Path, kind: str, multiscale: bool, levels: int) -> None:
-    """Take away an earlier output and what an unfinished run left."""
-    for path in [folder_of(out), *final_paths(out, kind, multiscale, levels)]:
-        if path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)
-
-
-def begin(out: Path, kind: str, multiscale: bool) -> None:
-    """An empty group or folder for the levels."""
+def made_paths(root: Path, kind: str, multiscale: bool, levels: int) -> list[Path]:
+    """What will get those names, in the folder of the run."""
     if kind == "zarr":
-        if multiscale:
-            import zarr
-
-            zarr.create_group(str(out), zarr_format=3)
-    else:
-        folder_of(out).mkdir()
+        return [root / "zarr"]
+    if kind == "npy":
+        return [level_path(root, kind, multiscale, k) for k in range(1, levels + 1)]
+    return [root / f"made-{k}.{kind}" for k in range(1, 2 if kind == "tif" else levels + 1)]
 
 
-def tidy(out: Path, kind: str) -> None:
+def begin(root: Path, kind: str, multiscale: bool) -> None:
+    """An empty group for the levels."""
+    if kind == "zarr" and multiscale:
+        import zarr
+
+        zarr.create_group(str(root / "zarr"), zarr_format=3)
+
+
+def tidy(root: Path, kind: str) -> None:
     """Take away the chunks that a killed run had begun to write, under names of their own."""
     if kind == "zarr":
-        for path in out.rglob("*.partial"):
+        for path in (root / "zarr").rglob("*.partial"):
             path.unlink(missing_ok=True)
 
 
-def finish(job: Job, out: Path, kind: str, multiscale: bool) -> None:
-    """Make the output from its finished levels; a file appears whole, under its name, or not at all.
-
-    Files that are there were made before this was interrupted.
-    """
+def make(job: Job, out: Path, kind: str, multiscale: bool, made: list[Path]) -> None:
+    """Make what is to be called `out` from its finished levels, and have it on the disk."""
     if kind == "zarr":
         if multiscale:
             import zarr
 
-            zarr.open_group(str(out), mode="r+").attrs.update(_metadata(job, out))
+            zarr.open_group(str(made[0]), mode="r+").attrs.update(_metadata(job, out))
+        sync_tree(made[0])
         return
-    if kind == "tif":
-        if not out.exists():
-            _write_tif(job, out, multiscale)
-    else:
-        paths = final_paths(out, kind, multiscale, len(job.levels))
-        for level, path in zip(job.levels, paths, strict=True):
-            if not path.exists() and kind == "npy":
-                Path(level.path).replace(path)
-            elif not path.exists():
-                _write_png(np.load(level.path, mmap_mode="r"), path)
-    shutil.rmtree(folder_of(out), ignore_errors=True)
-
-
-def folder_of(out: Path) -> Path:
-    """Where the levels of a file are kept until it is made."""
-    return out.with_name(out.name + ".partial")
-
-
-@contextmanager
-def _in_place_of(path: Path) -> Iterator[Path]:
-    """A path to write to, which takes the place of `path` when all went well."""
-    temporary = path.with_name(path.name + ".new")
-    try:
-        yield temporary
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    temporary.replace(path)
+    for path, level in zip(made, job.levels, strict=False):
+        if kind == "npy":
+            sync_file(path)
+            continue
+        temporary = path.with_name(path.name + ".new")
+        if kind == "tif":
+            _write_tif(job, temporary, multiscale, _is_ome(out, multiscale))
+        else:
+            _write_png(np.load(level.path, mmap_mode="r"), temporary)
+        sync_file(temporary)
+        os.replace(temporary, path)
 
 
 def scales(job: Job) -> list[tuple[tuple[float, ...], tuple[float, ...]]]:
@@ -179,11 +149,10 @@ def _metadata(job: Job, out: Path) -> dict[str, Any]:
 def _write_png(array: Any, path: Path) -> None:
     from PIL import Image
 
-    with _in_place_of(path) as temporary:
-        Image.fromarray(np.ascontiguousarray(array)).save(temporary, format="PNG")
+    Image.fromarray(np.ascontiguousarray(array)).save(path, format="PNG")
 
 
-def _write_tif(job: Job, out: Path, multiscale: bool) -> None:
+def _write_tif(job: Job, path: Path, multiscale: bool, ome: bool) -> None:
     """A tiled TIFF; a pyramid is an OME-TIFF whose smaller levels are sub-images of the first."""
     import tifffile
 
@@ -201,11 +170,7 @@ def _write_tif(job: Job, out: Path, multiscale: bool) -> None:
         if a in "zyx" and (unit is not None or s != 1):
             metadata[f"PhysicalSize{a.upper()}"] = s
             metadata[f"PhysicalSize{a.upper()}Unit"] = SYMBOLS.get(unit or "", "reference frame")
-    ome = _is_ome(out, multiscale)
-    with (
-        _in_place_of(out) as temporary,
-        tifffile.TiffWriter(temporary, bigtiff=True, ome=ome) as writer,
-    ):
+    with tifffile.TiffWriter(path, bigtiff=True, ome=ome) as writer:
         for number, array in enumerate(arrays):
             first = number == 0
             writer.write(
@@ -225,6 +190,7 @@ def _tiles(array: Any, channels: bool) -> Iterator[Any]:
     *planes, height, width = shape
     for plane in product(*map(range, planes)):
         for y in range(0, height, TILE):
+            interrupts.check()
             ranges = tuple((p, p + 1) for p in plane)
             ranges += ((y, min(y + TILE, height)), (0, width), *last)
             row = array.read(ranges)  # of a stored strip, which is then decoded once

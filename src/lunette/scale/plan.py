@@ -19,12 +19,15 @@ from lunette.scale import halving, npy
 from lunette.scale.errors import ScaleError
 from lunette.scale.stores import Level, Ranges, Source
 
-__all__ = ["Job", "Pass", "Step", "check_room", "plan_passes", "tiles_at_once"]
+__all__ = ["Job", "Pass", "Step", "check_count", "check_room", "plan_passes", "tiles_at_once"]
 
 Shape = tuple[int, ...]
 
 DECODED_AT_ONCE = 10
 """Chunks that the Zarr library decodes side by side."""
+
+MOST_TILES = 1 << 40
+"""A tile a microsecond would take twelve days."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +129,7 @@ def tile_memory(job: Job, first: int, last: int, tile: Shape, base: bool) -> int
         total += prod(below.shape) * dtype.itemsize
     if base:
         total += slab
-    chunk = prod(min(c, n) for c, n in zip(below.chunks, below.shape, strict=True))
+    chunk = prod(below.chunks)  # decoded whole, also where it reaches past the edge
     touched = prod(-(-(hi - lo) // c) + 1 for (lo, hi), c in zip(ranges, below.chunks, strict=True))
     return int(total + 2 * min(DECODED_AT_ONCE, touched) * chunk * dtype.itemsize)
 
@@ -182,11 +185,15 @@ def _covering(job: Job, first: int, last: int, unit: Shape, base: bool, budget: 
     for axis in reversed(range(len(unit))):
         lo, hi = _slab(job, first, last, tile)[axis]
         units = -(-min(below.chunks[axis], below.shape[axis]) // (hi - lo))
-        for count in range(units, 1, -1):
-            wider = (*tile[:axis], count * unit[axis], *tile[axis + 1 :])
+        count, more = 1, units + 1  # the most that fits lies in between; a chunk may be very long
+        while more - count > 1:
+            middle = (count + more) // 2 if more <= units else units
+            wider = (*tile[:axis], middle * unit[axis], *tile[axis + 1 :])
             if tile_memory(job, first, last, wider, base) <= budget:
-                tile = wider
-                break
+                count = middle
+            else:
+                more = middle
+        tile = (*tile[:axis], count * unit[axis], *tile[axis + 1 :])
     return tile
 
 
@@ -205,6 +212,15 @@ def tiles_at_once(job: Job, budget: int, workers: int) -> int:
     need = max(tile_memory(job, p.first, p.last, p.tile, p.base) for p in job.passes)
     check_room(need, budget, f"a tile of {job.passes[0].tile}")
     return min(workers, budget // need)
+
+
+def check_count(job: Job) -> None:
+    """Refuse a job of more tiles than any machine will ever do."""
+    for p in job.passes:
+        if p.count > MOST_TILES:
+            raise ScaleError(
+                f"{p.out_shape} in tiles of {p.tile} are {p.count} tiles; use larger --chunks"
+            )
 
 
 def check_room(need: int, budget: int, what: str) -> None:

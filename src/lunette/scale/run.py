@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from lunette.scale import interrupts
 from lunette.scale.errors import ScaleError
 from lunette.scale.journal import Journal
 from lunette.scale.operators import apply
@@ -17,6 +18,9 @@ from lunette.scale.plan import Job
 from lunette.scale.stores import chunks_of, open_handles_for
 
 __all__ = ["bytes_left", "run", "run_tile"]
+
+LISTEN = 0.2
+"""Seconds after which a wait looks whether it is to stop."""
 
 Report = Callable[[int, int], None]
 """Called with the bytes read and the bytes written of each tile that is done."""
@@ -134,7 +138,12 @@ class _executor:
             return self.client.submit(function, *arguments, pure=False)
 
         def wait(futures: list[Any]) -> Any:
-            return distributed.wait(futures, return_when="FIRST_COMPLETED").done
+            while True:
+                interrupts.check()
+                with suppress(TimeoutError):
+                    return distributed.wait(
+                        futures, timeout=LISTEN, return_when="FIRST_COMPLETED"
+                    ).done
 
         return submit, wait, 2 * threads
 
@@ -146,7 +155,12 @@ class _executor:
 
 
 def _wait_threads(futures: list[Any]) -> Any:
-    return concurrent.futures.wait(futures, return_when=concurrent.futures.FIRST_COMPLETED).done
+    while True:
+        interrupts.check()
+        first = concurrent.futures.FIRST_COMPLETED
+        done = concurrent.futures.wait(futures, LISTEN, first).done
+        if done:
+            return done
 
 
 def bytes_left(job: Job, journal: Journal) -> int:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from lunette.scale import npy
+from lunette.scale import marks, npy
 from lunette.scale.errors import ScaleError
 
 __all__ = ["Level", "Source", "chunks_of", "create_level", "open_handles_for"]
@@ -48,6 +48,12 @@ class Source:
         if not block.dtype.isnative:  # in place: memory was counted for one slab
             block = block.byteswap(inplace=block.flags.writeable).view(self.dtype)
         return block.transpose(self.order)
+
+    def prepare(self) -> None:
+        """Read what has to be read whole, so that a broken file shows before an output is begun."""
+        if self.kind == "png":
+            open_handles_for("")
+            _read(self.path, "png", "", tuple((0, 1) for _ in self.shape), self.chunks, self.shape)
 
     def _in_file(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
         """One value per axis, in the order of the file."""
@@ -88,7 +94,7 @@ class Level:
         """Put a block in its place; a Zarr chunk appears whole or not at all."""
         place = tuple(slice(lo, hi) for lo, hi in ranges)
         if self.kind == "zarr":
-            _zarr(self.path, "", "r+")[place] = block
+            _zarr_to_write(self.path)[place] = block
             return
         npy.write(self.path, ranges, block)
 
@@ -125,18 +131,24 @@ def _cells(path: str, kind: str, inner: str, ranges: Ranges) -> Array:
     if kind == "npy":
         return npy.read(path, ranges)
     if kind == "zarr":
-        return np.asarray(_zarr(path, inner, "r")[place])
+        return np.asarray(_zarr(path, inner)[place])
     if kind == "png":
         return _png(path)[place]
     return np.asarray(_tif(path)[place])
 
 
 @lru_cache(maxsize=64)
-def _zarr(path: str, inner: str, mode: str) -> Any:
+def _zarr(path: str, inner: str) -> Any:
+    from lunette.scale.bounded_zarr import open_array
+
+    return open_array(path, inner)
+
+
+@lru_cache(maxsize=64)
+def _zarr_to_write(path: str) -> Any:
     import zarr
 
-    store: Any = zarr.open(path, mode=mode)
-    return store[inner] if inner else store
+    return zarr.open_array(path, mode="r+", zarr_format=3)
 
 
 @lru_cache(maxsize=4)
@@ -144,7 +156,7 @@ def _png(path: str) -> Array:
     from PIL import Image
 
     Image.MAX_IMAGE_PIXELS = None  # the size was held against the memory before this
-    with Image.open(path) as image:
+    with Image.open(path, formats=["PNG"]) as image:
         return np.asarray(image)
 
 
@@ -153,14 +165,18 @@ def _tif(path: str) -> Any:
     import tifffile
     import zarr
 
-    store: Any = zarr.open(tifffile.TiffFile(path).series[0].aszarr(), mode="r")
+    from lunette.scale.bounded_tif import guard
+
+    series = tifffile.TiffFile(path).series[0]
+    guard(series)
+    store: Any = zarr.open(series.aszarr(), mode="r")
     return store if hasattr(store, "shape") else store["0"]
 
 
 @lru_cache(maxsize=1)
 def open_handles_for(run: str) -> None:
     """Files may have been replaced since another run, so open them anew for this one, once."""
-    for cached in (_zarr, _png, _tif, npy.header):
+    for cached in (_zarr, _zarr_to_write, _png, _tif, npy.header):
         cached.cache_clear()
 
 
@@ -185,6 +201,7 @@ def create_level(level: Level, axes: str) -> None:
             zarr_format=3,
             overwrite=True,
         )
+        marks.mark(Path(level.path))
         return
     Path(level.path).parent.mkdir(parents=True, exist_ok=True)
     array = np.lib.format.open_memmap(level.path, "w+", np.dtype(level.dtype), level.shape)

@@ -19,24 +19,25 @@ from lunette.arguments import size
 from lunette.kernels.threads import get_num_threads, set_num_threads
 from lunette.ops.base import sliding
 from lunette.regions import Sliding
-from lunette.scale import outputs
+from lunette.scale import interrupts, outputs
 from lunette.scale.arguments import (
     Options,
-    check_existing,
     check_lengths,
     check_operator,
+    check_out,
     check_paths,
     checked,
     chunks_and_unit,
     on_axes,
 )
 from lunette.scale.errors import ScaleError
-from lunette.scale.journal import Journal
+from lunette.scale.locks import locked
 from lunette.scale.opening import kind_of, open_source
 from lunette.scale.operators import apply, check_dtype
-from lunette.scale.plan import Job, Pass, Step, check_room, plan_passes, tiles_at_once
+from lunette.scale.plan import Job, Pass, Step, check_count, check_room, plan_passes, tiles_at_once
 from lunette.scale.run import bytes_left, run
 from lunette.scale.stores import Level, Source, create_level, open_handles_for
+from lunette.scale.workspace import Workspace
 
 __all__ = ["Options", "Outcome", "pool", "pyramid"]
 
@@ -131,32 +132,52 @@ def _do(
 ) -> Outcome:
     checked(lambda: check_dtype(operator, np.dtype(source.dtype)))
     kind = kind_of(out, "OUT")
-    check_paths(Path(source.path), out, kind, multiscale, len(steps))
+    out = check_out(out)
+    finals = outputs.final_paths(out, kind, multiscale, len(steps))
+    check_paths(Path(source.path), out, finals)
     for step in steps:
         check_lengths(step)
     outputs.check_format(out, kind, source, steps[-1].out_shape, multiscale)
     chunks, unit = chunks_and_unit(source, steps, options)
-    job = _job(operator, source, out, kind, steps, multiscale, chunks, options)
-    check_existing(out, kind, multiscale, len(steps), options)
-    _warm(operator, source, steps[0])
+    with locked([out, *finals]):
+        space = Workspace(out, kind, finals)
+        begun = space.examine(options.resume, options.force)
+        root = space.root(space.journal.token if begun else uuid.uuid4().hex[:12])
+        job = _job(operator, source, root, kind, steps, multiscale, chunks, options)
+        plan = space.journal.resume(job) if begun else None
+        interrupts.check()
+        return _work(job, plan, unit, space, root, multiscale, options, progress)
+
+
+def _work(
+    job: Job,
+    plan: Any,
+    unit: tuple[int, ...],
+    space: Workspace,
+    root: Path,
+    multiscale: bool,
+    options: Options,
+    progress: Progress | None,
+) -> Outcome:
+    """Do the job: as the plan of an earlier run has it, or else as memory allows now."""
+    out, kind, source, journal = space.out, space.kind, job.source, space.journal
+    _warm(job.operator, source, job.steps[0])
     workers = _workers(options)
     memory = options.memory or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
-    here = 0 if options.scheduler else _resident() + SLACK
-    room = memory - here
+    room = memory - (0 if options.scheduler else _resident() + SLACK)
     passes = plan_passes(job, unit, room, workers, multiscale)
     if kind == "png":  # a PNG is made from the whole level: its cells, and Pillow's copy
-        check_room(2 * prod(steps[0].out_shape) * np.dtype(source.dtype).itemsize, room, "a PNG")
-    journal = Journal(out.with_name(out.name + ".journal"))
-    started = time.perf_counter()
-    if options.resume:
-        plan = journal.resume(job)
+        cells = prod(job.steps[0].out_shape)
+        check_room(2 * cells * np.dtype(source.dtype).itemsize, room, "a PNG")
+    if plan is not None:
         passes = tuple(Pass(**{k: _tuples(v) for k, v in p.items()}) for p in plan)
-        outputs.tidy(out, kind)
     job = replace(job, passes=passes, run=uuid.uuid4().hex)
+    check_count(job)
     most = tiles_at_once(job, room, workers)
-    if not options.resume:
-        _begin(job, out, kind, multiscale)
-        journal.start(job, json.loads(json.dumps([asdict(p) for p in passes])))
+    source.prepare()
+    started = time.perf_counter()
+    interrupts.check()
+    _begin(job, space, root, multiscale, plan is not None, options.force)
     open_handles_for(job.run)
     totals = [0, 0]
     whole = bytes_left(job, journal)
@@ -171,11 +192,11 @@ def _do(
     if most > 1:
         set_num_threads(1)  # tiles side by side, rather than threads inside each
     try:
-        run(job, journal, most, options.scheduler, report)
+        if not journal.whole:
+            run(job, journal, most, options.scheduler, report)
     finally:
         set_num_threads(threads)
-    _finish(job, out, kind, multiscale)
-    journal.finish()
+    _finish(job, space, root, multiscale)
     return Outcome(
         tuple(level.shape for level in job.levels),
         source.dtype,
@@ -190,7 +211,7 @@ def _do(
 def _job(
     operator: str,
     source: Source,
-    out: Path,
+    root: Path,
     kind: str,
     steps: tuple[Step, ...],
     multiscale: bool,
@@ -201,7 +222,7 @@ def _job(
     levels = []
     for k, shape in enumerate(shapes):
         stored = tuple(max(1, c) for c in chunks)
-        path = outputs.level_path(out.absolute(), kind, multiscale, k)
+        path = outputs.level_path(root, kind, multiscale, k)
         inner = "zarr" if kind == "zarr" else "npy"
         levels.append(
             Level(
@@ -212,25 +233,49 @@ def _job(
     return Job(operator, source, steps, base, tuple(levels[1:]))
 
 
-def _begin(job: Job, out: Path, kind: str, multiscale: bool) -> None:
-    """Empty levels in the place of an earlier output; or nothing, where they cannot be made."""
+def _begin(
+    job: Job, space: Workspace, root: Path, multiscale: bool, resumed: bool, force: bool
+) -> None:
+    """The journal, then empty levels; a run that was killed in between makes the levels again."""
+    journal, kind = space.journal, space.kind
     try:
-        outputs.remove(out, kind, multiscale, len(job.levels))
-        outputs.begin(out, kind, multiscale)
+        if resumed:
+            journal.reopen()
+        else:
+            space.clear()
+            journal.start(
+                job, json.loads(json.dumps([asdict(p) for p in job.passes])), root.name, force
+            )
+        if journal.levels:
+            outputs.tidy(root, kind)
+            return
+        space.make()
+        outputs.begin(root, kind, multiscale)
         for level in ([job.base] if job.base else []) + list(job.levels):
             create_level(level, job.source.axes)
+        journal.note("levels")
     except OSError as error:
-        with suppress(OSError):
-            outputs.remove(out, kind, multiscale, len(job.levels))
-        raise ScaleError(f"cannot make {out}: {error}") from error
+        if not resumed:
+            with suppress(OSError, ScaleError):
+                space.remove()
+        raise ScaleError(f"cannot make {space.out}: {error}") from error
 
 
-def _finish(job: Job, out: Path, kind: str, multiscale: bool) -> None:
+def _finish(job: Job, space: Workspace, root: Path, multiscale: bool) -> None:
+    """Make the output from its levels, give it its name, and take the workspace away."""
+    journal, kind = space.journal, space.kind
+    made = outputs.made_paths(root, kind, multiscale, len(job.levels))
     try:
-        outputs.finish(job, out, kind, multiscale)
+        if not journal.whole:
+            interrupts.check()
+            outputs.make(job, space.out, kind, multiscale, made)
+            interrupts.check()
+            journal.note("whole")
+        space.publish(made)
+        space.remove()
     except OSError as error:
         raise ScaleError(
-            f"cannot make {out}: {error}; its levels are kept, go on with --resume"
+            f"cannot make {space.out}: {error}; its levels are kept, go on with --resume"
         ) from error
 
 
