@@ -1,6 +1,20 @@
-"""`python -m lunette`: the command line, where its script is not on the path."""
+"""`python -m lunette` and the `lunette` script: the command line, and Ctrl-C while it is still loading."""
 
-from lunette.cli import main
+import sys
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Run the command line."""
+    try:
+        from lunette.cli import main as run
+
+        run()
+    except KeyboardInterrupt:
+        sys.stderr.write("stopped\n")
+        sys.exit(130)
+
 
 if __name__ == "__main__":
     main()

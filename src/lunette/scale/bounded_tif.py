@@ -52,6 +52,8 @@ def check_segments(file: Any, series: Any) -> None:
                 raise ScaleError(
                     f"page {number} has {count} bytes at {start}; the file ends at {size}"
                 )
+            if start and not count:  # where both are 0, the segment has no cells of its own
+                raise ScaleError(f"page {number} has no bytes at {start}")
             if count > largest and not page.is_contiguous:
                 raise ScaleError(
                     f"page {number} has a segment of {count} bytes, expected at most {largest}"

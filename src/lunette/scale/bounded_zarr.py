@@ -80,6 +80,8 @@ class BoundedStore(LocalStore):
             start, end = _span(request, status.st_size, path)
             metadata = path.name in ("zarr.json", ".zarray", ".zattrs", ".zgroup", ".zmetadata")
             largest = zarr_metadata.LARGEST if metadata else self.largest
+            if not status.st_size:
+                raise ScaleError(f"{str(path)!r} is empty")
             if end - start > largest:
                 raise ScaleError(
                     f"{str(path)!r} has {end - start} bytes; expected at most {largest} of its chunk"
