@@ -43,6 +43,7 @@ def _be_the_run(arguments, folder, kill_at, log, counter):
     out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(out, 1)
     os.dup2(out, 2)
+    sys.stdout = sys.stderr = os.fdopen(out, "w")  # pytest has put others in their place
     tally = os.open(counter, os.O_WRONLY | os.O_APPEND)
     write, count = os.write, [0]
 

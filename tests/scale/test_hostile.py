@@ -79,10 +79,33 @@ def refused(source, folder, words=""):
 # -- Zarr --
 
 VALUES = [
-    *(None, 0, -1, 1.5, 10**18, 10**400, True, "x", "|O", "", [], {}, [0], [-1, -1], [0, 0], [1.5, 2]),
+    *(
+        None,
+        0,
+        -1,
+        1.5,
+        10**18,
+        10**400,
+        True,
+        "x",
+        "|O",
+        "",
+        [],
+        {},
+        [0],
+        [-1, -1],
+        [0, 0],
+        [1.5, 2],
+    ),
     *([10**18, 10**18], [2**63, 1], ["a", "b"], [[4], [4]], [None, 4], [4], [4, 4, 4], {"name": 3}),
     *(float("nan"), {"name": "x"}, [{"name": "x"}], [{"id": "pickle"}], {"id": "pickle"}, "NaN"),
-    *([{"name": "bytes"}] * 2, [{"name": "vlen-utf8"}], {"configuration": {}}, "\ud800", "a" * 5000),
+    *(
+        [{"name": "bytes"}] * 2,
+        [{"name": "vlen-utf8"}],
+        {"configuration": {}},
+        "\ud800",
+        "a" * 5000,
+    ),
 ]
 
 
@@ -108,8 +131,7 @@ def test_metadata_with_other_values(tmp_path, version):
     good = json.loads(file.read_text())
     cases = [(place, v) for place in places(good) for v in [*VALUES, "DELETE"]]
     rng = random.Random(SEED)
-    brief = 150 if not FUZZ else FUZZ
-    for place, value in rng.sample(cases, min(len(cases), brief)):
+    for place, value in rng.sample(cases, min(len(cases), FUZZ or 60)):
         bad = copy.deepcopy(good)
         inner = bad
         for key in place[:-1]:
@@ -158,7 +180,16 @@ def test_metadata_is_refused_by_name(tmp_path, version, change, words):
 
 def test_metadata_that_is_deep_long_or_no_json(tmp_path, monkeypatch):
     file = store(tmp_path / "in.zarr", 3)
-    for text in ("", "{", "[]", "3", "[" * 100_000, '{"a":' * 100_000, "\xff\xfe", '{"zarr_format": 3}'):
+    for text in (
+        "",
+        "{",
+        "[]",
+        "3",
+        "[" * 100_000,
+        '{"a":' * 100_000,
+        "\xff\xfe",
+        '{"zarr_format": 3}',
+    ):
         file.write_text(text, encoding="latin-1")
         refused(tmp_path / "in.zarr", tmp_path)
     with open(file, "wb") as handle:
@@ -181,7 +212,9 @@ def test_a_chunk_that_is_no_file(tmp_path):
             chunk.rmdir() if chunk.is_dir() else chunk.unlink()
             chunk.write_bytes(good)
         assert attempt(source, tmp_path)[0] == 0
-    (tmp_path / "in3.zarr" / "c" / "1" / "0").unlink()  # a chunk that is not there is its fill value
+    (
+        tmp_path / "in3.zarr" / "c" / "1" / "0"
+    ).unlink()  # a chunk that is not there is its fill value
     assert attempt(tmp_path / "in3.zarr", tmp_path)[0] == 0
     shutil.rmtree(tmp_path / "in3.zarr" / "c" / "1")
     (tmp_path / "in3.zarr" / "c" / "1").write_text("a file where a folder should be")
@@ -351,16 +384,28 @@ def patched(path, tag, value):
 
 @pytest.mark.parametrize(
     ("tag", "value"),
-    [(256, 0), (257, 0), (256, 2**31), (257, 2**32 - 1), (258, 0), (258, 65535), (259, 7), (259, 9999)]
-    + [(262, 60000), (277, 0), (277, 65535), (278, 0), (273, 2**32 - 1), (279, 2**32 - 1), (279, 0)]
-    + [(339, 77)],
+    [
+        (256, 0),
+        (257, 0),
+        (256, 2**31),
+        (257, 2**32 - 1),
+        (258, 0),
+        (258, 65535),
+        (259, 7),
+        (259, 9999),
+        (262, 60000),
+        (277, 0),
+        (277, 65535),
+        (278, 0),
+        (273, 2**32 - 1),
+        (279, 2**32 - 1),
+        (279, 0),
+        (258, 3),
+    ],
 )
 def test_tiff_tags(tmp_path, tag, value):
     source = tmp_path / "in.tif"
     tifffile.imwrite(source, volume((40, 40)), photometric="minisblack", metadata=None)
-    with tifffile.TiffFile(source) as file:
-        if tag not in file.pages[0].tags:
-            pytest.skip(f"tifffile leaves tag {tag} out, so there is nothing to spoil")
     patched(source, tag, value)
     code, _ = attempt(source, tmp_path)
     assert code == 1 or tag in (262, 277, 278)  # these may leave the cells as they are
@@ -424,7 +469,7 @@ def test_bytes_at_random(tmp_path, number):
     source = good_files(tmp_path)[number]
     good = source.read_bytes()
     rng = random.Random(SEED + number)
-    for _ in range(FUZZ or 40):
+    for _ in range(FUZZ or 25):
         source.write_bytes(spoiled(good, rng))
         attempt(source, tmp_path)
 
@@ -435,7 +480,7 @@ def test_bytes_of_a_store_at_random(tmp_path, version):
     store(source, version)
     files = [p for p in source.rglob("*") if p.is_file()]
     rng = random.Random(SEED + version)
-    for _ in range(FUZZ or 40):
+    for _ in range(FUZZ or 25):
         path = rng.choice(files)
         good = path.read_bytes()
         path.write_bytes(spoiled(good, rng))

@@ -7,6 +7,7 @@
 import os
 import random
 import shutil
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -127,4 +128,4 @@ def moments(steps, count):
     count = min(int(KILLS or count), steps)
     rng = random.Random(SEED)
     cuts = [1 + steps * i // count for i in range(count + 1)]
-    return [rng.randrange(a, b) for a, b in zip(cuts, cuts[1:], strict=False)]
+    return [rng.randrange(a, b) for a, b in pairwise(cuts)]

@@ -7,15 +7,12 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
-import tifffile
 import zarr
-from PIL import Image
 
-from lunette.scale import outputs, run, work
+from lunette.scale import run, work
 from lunette.scale.journal import Journal
 from lunette.scale.stores import Level
 from tests.scale.commands import lunette, volume
@@ -274,5 +271,3 @@ def test_a_disk_that_cannot_take_the_journal(tmp_path, source, monkeypatch):
     assert "No space left on device" in message
     assert "--resume" in message
     pyramid(source, out, "--resume")
-
-

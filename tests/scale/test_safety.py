@@ -104,7 +104,16 @@ def test_a_zarr_array_of_the_users(tmp_path, source):
 
 @pytest.mark.parametrize(
     "stranger",
-    ["notes.txt", "1/notes.txt", "1/c/0/notes", "labels/0", "1/c/0/x.partial", "7/zarr.json", "5", ".hidden"],
+    [
+        "notes.txt",
+        "1/notes.txt",
+        "1/c/0/notes",
+        "labels/0",
+        "1/c/0/x.partial",
+        "7/zarr.json",
+        "5",
+        ".hidden",
+    ],
 )
 def test_an_output_of_ours_that_holds_something_of_the_users(tmp_path, source, stranger):
     out = tmp_path / "out.zarr"
@@ -183,7 +192,9 @@ def broken(*_):
     raise OSError("the disk is gone")
 
 
-@pytest.mark.parametrize("out", [".", "..", "/", "", "a/..", "in.npy", "./in.npy", "x/../in.npy", "/dev/null"])
+@pytest.mark.parametrize(
+    "out", [".", "..", "/", "", "a/..", "in.npy", "./in.npy", "x/../in.npy", "/dev/null"]
+)
 def test_paths_that_name_no_output(tmp_path, source, monkeypatch, out):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "x").mkdir()
@@ -373,7 +384,10 @@ def test_processes_on_one_output(tmp_path, source):
 def test_processes_on_one_output_many_times(tmp_path, source):
     rng = random.Random(int(os.environ.get("LUNETTE_SEED", "0")))
     rounds = int(os.environ.get("LUNETTE_RACES", "20"))
-    lost = [check_race(tmp_path, source, rng.choice(["out.zarr", "out.npy"]), rng) for _ in range(rounds)]
+    lost = [
+        check_race(tmp_path, source, rng.choice(["out.zarr", "out.npy"]), rng)
+        for _ in range(rounds)
+    ]
     assert any(lost)
 
 
@@ -404,7 +418,8 @@ def test_a_lock_whose_holder_died(tmp_path, source):
 # -- Ctrl-C, and a full disk --
 
 SLOW = """
-import sys, time
+import signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have it ignored
 from lunette.scale import run
 from lunette.cli import app
 original = run.run_tile
@@ -426,7 +441,6 @@ def test_a_signal_is_one_line(tmp_path, number, code):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     assert process.stdout.readline() == "tile\n"
     process.send_signal(number)

@@ -23,7 +23,7 @@ WINDOW = 192 << 20
 
 def expand(codec: str, data: Any, limit: int, exact: bool = True) -> Any:
     """The bytes in a stream: `limit` of them if `exact`, and at most so many otherwise."""
-    data = memoryview(np.ascontiguousarray(np.frombuffer(data, np.uint8))).cast("B")
+    data = memoryview(data).cast("B")
     found = EXPANDING[codec](data, limit, exact)
     if len(found) > limit:
         raise ValueError(f"{codec}: the stream holds more than the {limit} bytes that it should")

@@ -38,10 +38,12 @@ def check_segments(file: Any, series: Any) -> None:
     largest = 2 * segment_bytes(keyframe) + (64 << 10)
     offset = series.dataoffset
     if offset is not None and offset + series.nbytes > size:
-        raise ScaleError(f"the image has {series.nbytes} bytes at {offset}; the file ends at {size}")
+        raise ScaleError(
+            f"the image has {series.nbytes} bytes at {offset}; the file ends at {size}"
+        )
     for number, page in enumerate(series.pages):
         if page is None:
-            continue
+            raise ScaleError(f"page {number} of the image is not in this file")
         offsets, counts = page.dataoffsets, page.databytecounts
         if len(offsets) != len(counts) or (
             len(offsets) < expected and not keyframe.is_contiguous and offset is None

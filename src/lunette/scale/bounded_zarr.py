@@ -38,7 +38,7 @@ def open_array(path: str, inner: str) -> Any:
         raise ScaleError(f"{inner!r} in IN={path!r} is a group, not an array")
     largest = zarr_metadata.check_array(version, found)
     store = BoundedStore(path, largest)
-    array = zarr.open_array(store, path=inner or None, mode="r", zarr_format=version)  # type: ignore[arg-type]
+    array = zarr.open_array(store, path=inner or None, mode="r", zarr_format=version)
     metadata: Any = array.metadata
     codecs: Any
     if version == 3:
@@ -54,7 +54,7 @@ def open_array(path: str, inner: str) -> Any:
     return array
 
 
-class BoundedStore(LocalStore):
+class BoundedStore(LocalStore):  # type: ignore[misc]
     """A folder whose files are plain, and no larger than they have reason to be."""
 
     def __init__(self, root: Path | str, largest: int = 0) -> None:
@@ -116,7 +116,8 @@ def _guarded(codecs: Any) -> list[Any]:
     """The same codecs, with those that can grow put behind a bound."""
     found: list[Any] = []
     exact = False  # whether the next codec gives just the bytes of the chunk
-    for codec in codecs:
+    for one in codecs:
+        codec = one
         if isinstance(codec, ShardingCodec):
             codec = ShardingCodec(
                 chunk_shape=codec.chunk_shape,
@@ -135,7 +136,7 @@ def _guarded(codecs: Any) -> list[Any]:
     return found
 
 
-class _Bounded(BytesBytesCodec):
+class _Bounded(BytesBytesCodec):  # type: ignore[misc]
     """A codec whose decoder has room for the chunk and no more."""
 
     is_fixed_size = False
@@ -168,7 +169,7 @@ def _guarded_2(codec: Any, limit: int, exact: bool) -> Any:
     return _Bounded2(codec.codec_id, limit, exact)
 
 
-class _Bounded2(Numcodec):
+class _Bounded2(Numcodec):  # type: ignore[misc]
     codec_id = "lunette-bounded"
 
     def __init__(self, name: str, limit: int, exact: bool) -> None:

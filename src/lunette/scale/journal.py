@@ -20,7 +20,7 @@ from lunette.scale.errors import ScaleError
 from lunette.scale.plan import Job
 from lunette.scale.stores import Source
 
-__all__ = ["Journal", "fingerprint"]
+__all__ = ["Journal", "fingerprint", "state_of"]
 
 FIRST = b'{"lunette journal": 2, '
 """How every journal begins; one that was killed while it wrote this may have less."""
@@ -32,11 +32,11 @@ LARGEST = 1 << 32
 def fingerprint(job: Job) -> str:
     """A digest of the job, whatever its passes, and of the input as it is now."""
     digest = hashlib.sha256(repr(replace(job, passes=(), run="")).encode())
-    digest.update(_state(job.source).encode())
+    digest.update(state_of(job.source).encode())
     return digest.hexdigest()
 
 
-def _state(source: Source) -> str:
+def state_of(source: Source) -> str:
     """Size and time of a file, or the text of a Zarr array's metadata."""
     path = Path(source.path)
     if path.is_file():

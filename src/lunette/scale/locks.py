@@ -55,7 +55,9 @@ def _acquire(path: Path) -> int:
         try:
             handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
         except OSError as error:
-            raise ScaleError(f"cannot make {path.with_suffix('')}: its lock {path}: {error}") from error
+            raise ScaleError(
+                f"cannot make {path.with_suffix('')}: its lock {path}: {error}"
+            ) from error
         try:
             _check(path, handle)
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -68,7 +70,9 @@ def _acquire(path: Path) -> int:
             ) from None
         except OSError as error:
             os.close(handle)
-            raise ScaleError(f"cannot lock {path}: {error}; write to another file system") from error
+            raise ScaleError(
+                f"cannot lock {path}: {error}; write to another file system"
+            ) from error
         except BaseException:
             os.close(handle)
             raise
@@ -79,7 +83,9 @@ def _acquire(path: Path) -> int:
 
 def _check(path: Path, handle: int) -> None:
     if not stat.S_ISREG(os.fstat(handle).st_mode) or not _ours(os.pread(handle, 256, 0)):
-        raise ScaleError(f"{str(path)!r} is no lock of lunette's; move it away or choose another OUT")
+        raise ScaleError(
+            f"{str(path)!r} is no lock of lunette's; move it away or choose another OUT"
+        )
 
 
 def _ours(text: bytes) -> bool:

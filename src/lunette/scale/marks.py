@@ -124,7 +124,9 @@ def discard(folder: Path, kind: str) -> None:
     try:
         os.rmdir(folder)
     except OSError as error:
-        raise ScaleError(f"cannot remove {str(folder)!r}, which was made by lunette: {error}") from error
+        raise ScaleError(
+            f"cannot remove {str(folder)!r}, which was made by lunette: {error}"
+        ) from error
 
 
 def _below(kind: str, name: str) -> str:

@@ -63,7 +63,9 @@ def open_source(path: Path, array: str = "", axes: str = "") -> Source:
             described = _DESCRIBE[kind](path, array)
         dtype = np.dtype(described["dtype"])
     except Exception as error:
-        if isinstance(error, ScaleError) and any(w in str(error) for w in ("IN=", "--array", " IN ")):
+        if isinstance(error, ScaleError) and any(
+            w in str(error) for w in ("IN=", "--array", " IN ")
+        ):
             raise
         text = str(error) or type(error).__name__
         raise ScaleError(f"IN={str(path)!r} cannot be read as {kind}: {text}") from error
@@ -139,7 +141,7 @@ def _describe_tif(path: Path, array: str) -> dict[str, Any]:
 
     from lunette.scale.bounded_tif import check_segments
 
-    with _Complaints() as complaints, tifffile.TiffFile(path) as file:
+    with _Complaints() as complaints, tifffile.TiffFile(path, _multifile=False) as file:
         if not file.series:
             raise ValueError("it holds no image")
         series = file.series[0]

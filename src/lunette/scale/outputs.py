@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import uuid
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
@@ -13,6 +14,7 @@ import numpy as np
 from lunette.scale import interrupts
 from lunette.scale.durable import sync_file, sync_tree
 from lunette.scale.errors import ScaleError
+from lunette.scale.journal import state_of
 from lunette.scale.ngff import write_metadata
 from lunette.scale.opening import SYMBOLS
 from lunette.scale.plan import Job
@@ -113,7 +115,9 @@ def make(job: Job, out: Path, kind: str, multiscale: bool, made: list[Path]) -> 
             continue
         temporary = path.with_name(path.name + ".new")
         if kind == "tif":
-            _write_tif(job, temporary, multiscale, _is_ome(out, multiscale))
+            _write_tif(
+                job, temporary, multiscale, _identity(job, out) if _is_ome(out, multiscale) else ""
+            )
         else:
             _write_png(np.load(level.path, mmap_mode="r"), temporary)
         sync_file(temporary)
@@ -152,7 +156,13 @@ def _write_png(array: Any, path: Path) -> None:
     Image.fromarray(np.ascontiguousarray(array)).save(path, format="PNG")
 
 
-def _write_tif(job: Job, path: Path, multiscale: bool, ome: bool) -> None:
+def _identity(job: Job, out: Path) -> str:
+    """The UUID of an OME-TIFF: that of the job and its input, so that a job gives the same bytes again."""
+    text = f"{out.name} {job.operator} {job.steps} {state_of(job.source)}"
+    return str(uuid.uuid5(uuid.NAMESPACE_OID, text))
+
+
+def _write_tif(job: Job, path: Path, multiscale: bool, identity: str) -> None:
     """A tiled TIFF; a pyramid is an OME-TIFF whose smaller levels are sub-images of the first."""
     import tifffile
 
@@ -170,7 +180,9 @@ def _write_tif(job: Job, path: Path, multiscale: bool, ome: bool) -> None:
         if a in "zyx" and (unit is not None or s != 1):
             metadata[f"PhysicalSize{a.upper()}"] = s
             metadata[f"PhysicalSize{a.upper()}Unit"] = SYMBOLS.get(unit or "", "reference frame")
-    with tifffile.TiffWriter(path, bigtiff=True, ome=ome) as writer:
+    if identity:
+        metadata["UUID"] = identity
+    with tifffile.TiffWriter(path, bigtiff=True, ome=bool(identity)) as writer:
         for number, array in enumerate(arrays):
             first = number == 0
             writer.write(

@@ -167,7 +167,7 @@ def _tif(path: str) -> Any:
 
     from lunette.scale.bounded_tif import guard
 
-    series = tifffile.TiffFile(path).series[0]
+    series = tifffile.TiffFile(path, _multifile=False).series[0]
     guard(series)
     store: Any = zarr.open(series.aszarr(), mode="r")
     return store if hasattr(store, "shape") else store["0"]

@@ -68,7 +68,9 @@ def node(folder: Path) -> tuple[str, int, dict[str, Any], dict[str, Any]]:
     if (found := load(folder / "zarr.json")) is not None:
         kind = found.get("node_type")
         if kind not in ("array", "group") or found.get("zarr_format") != 3:
-            raise ScaleError(f"{str(folder / 'zarr.json')!r}: expected an array or a group of Zarr 3")
+            raise ScaleError(
+                f"{str(folder / 'zarr.json')!r}: expected an array or a group of Zarr 3"
+            )
         return kind, 3, found, _attributes(found.get("attributes"))
     for name, kind in ((".zarray", "array"), (".zgroup", "group")):
         if (found := load(folder / name)) is not None:
@@ -148,7 +150,9 @@ def _codec(codec: Any) -> tuple[str, dict[str, Any]]:
 def _check_2(found: dict[str, Any], shape: tuple[int, ...]) -> int:
     chunks = _sizes(found.get("chunks"), "chunks", 1, len(shape))
     dtype = found.get("dtype")
-    if not isinstance(dtype, str) or not re.fullmatch(r"[<>|=]?(b1|[iu][1248]|f[248]|c8|c16)", dtype):
+    if not isinstance(dtype, str) or not re.fullmatch(
+        r"[<>|=]?(b1|[iu][1248]|f[248]|c8|c16)", dtype
+    ):
         raise ScaleError(f"dtype {_short(dtype)}: expected a type of numbers")
     if found.get("order") not in ("C", "F"):
         raise ScaleError(f"order {_short(found.get('order'))}: expected 'C' or 'F'")
