@@ -99,7 +99,7 @@ OUTPUTS = [("out.zarr", False), ("out.zarr", True), ("out.npy", True), ("out.png
 @pytest.mark.parametrize(("name", "force"), OUTPUTS)
 def test_killed_at_a_step_and_resumed(tmp_path, name, force):
     job = Job(tmp_path, name, force)
-    for moment in moments(job.steps, 3):
+    for moment in moments(job.steps, 2 if name != "out.zarr" else 3):
         assert check_kill(job, moment)
 
 
