@@ -28,7 +28,9 @@ def works(kernel):
     """Whether a kernel packs two rows of three weights as it should."""
     weights, offsets = np.arange(6, dtype=np.float32).reshape(2, 3), np.arange(3)
     packed = np.full(3 * 4, -1, np.float32)
-    told = np.array([packed.ctypes.data, weights.ctypes.data, 3, 6, offsets.ctypes.data, 3, 1, 2, 1, 4])
+    told = np.array(
+        [packed.ctypes.data, weights.ctypes.data, 3, 6, offsets.ctypes.data, 3, 1, 2, 1, 4]
+    )
     kernel(0, 1, told.ctypes.data, 0, 0, 0, 0, 0)
     return packed.reshape(3, 4).tolist() == [[0, 3, 0, 0], [1, 4, 0, 0], [2, 5, 0, 0]]
 
@@ -61,7 +63,9 @@ class Cache:
 
 @pytest.fixture(scope="module")
 def code():
-    made = getattr(library.import_module(f"lunette.kernels.cpu.{KERNEL[0]}"), KERNEL[1])(*KERNEL[2:])
+    made = getattr(library.import_module(f"lunette.kernels.cpu.{KERNEL[0]}"), KERNEL[1])(
+        *KERNEL[2:]
+    )
     return compilation.machine_code(made.py_func)
 
 
@@ -102,7 +106,9 @@ def test_nothing_is_taken_from_a_folder_that_others_can_write(cache, mode):
 
 
 @posix
-@pytest.mark.parametrize(("mode", "trusted"), [(0o777, False), (0o775, False), (0o1777, True), (0o755, True)])
+@pytest.mark.parametrize(
+    ("mode", "trusted"), [(0o777, False), (0o775, False), (0o1777, True), (0o755, True)]
+)
 def test_folders_above_count_too(cache, mode, trusted):
     assert not cache.found()
     cache.folder.parent.chmod(mode)
@@ -243,7 +249,9 @@ def test_whatever_lies_in_a_kernels_place_the_call_works(cache, kind):
 def test_a_kernel_cut_or_changed_anywhere_is_compiled_anew(cache):
     assert not cache.found()
     whole = cache.file.read_bytes()
-    places = sorted({0, 1, 31, 32, 33, 64, len(whole) // 2, len(whole) - 1, *range(0, len(whole), 997)})
+    places = sorted(
+        {0, 1, 31, 32, 33, 64, len(whole) // 2, len(whole) - 1, *range(0, len(whole), 997)}
+    )
     for place in places:
         cache.file.write_bytes(whole[:place])
         assert not cache.found(), f"cut at {place}"
@@ -254,7 +262,9 @@ def test_a_kernel_cut_or_changed_anywhere_is_compiled_anew(cache):
     assert cache.found()
 
 
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EIO, errno.EDQUOT, errno.EMFILE])
+@pytest.mark.parametrize(
+    "number", [errno.ENOSPC, errno.EROFS, errno.EIO, errno.EDQUOT, errno.EMFILE]
+)
 def test_a_disk_that_takes_nothing_more_stops_no_call(cache, monkeypatch, number):
     class Full:
         def __enter__(self):
@@ -298,7 +308,9 @@ def test_a_folder_that_vanishes_or_cannot_be_written_stops_no_call(cache, monkey
 def test_a_full_file_system_stops_no_call(cache, tmp_path):
     disk = tmp_path / "disk"
     disk.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8k,mode=700", "none", disk], check=False)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=8k,mode=700", "none", disk], check=False
+    )
     if mounted.returncode:
         pytest.skip("no file system can be mounted here")
     try:
@@ -367,9 +379,16 @@ SUM = "17982.0"
 
 
 def run(folder):
-    environment = {**os.environ, "NUMBA_CACHE_DIR": str(folder), "NUMBA_OPT": "1", "PYTHONWARNINGS": "error"}
+    environment = {
+        **os.environ,
+        "NUMBA_CACHE_DIR": str(folder),
+        "NUMBA_OPT": "1",
+        "PYTHONWARNINGS": "error",
+    }
     command = [sys.executable, "-c", PROGRAM]
-    finished = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    finished = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
     assert finished.returncode == 0, finished.stderr[-2000:]
     return finished.stdout.strip()
 
@@ -396,7 +415,9 @@ def test_no_cache_of_convolutions_can_be_damaged_so_that_a_call_fails(tmp_path):
             content = bytearray(whole[path])
             for place in random.integers(0, len(content), 3):
                 content[place] ^= int(random.integers(1, 256))
-            path.write_bytes(content[: random.integers(0, len(content))] if random.random() < 0.5 else content)
+            path.write_bytes(
+                content[: random.integers(0, len(content))] if random.random() < 0.5 else content
+            )
             assert run(tmp_path) == f"{SUM} compiled"
 
 

@@ -99,7 +99,9 @@ class Forger:
             inner = draw.choice(("Adaptive(10)", "Sliding(3)", "Global()", "Sliding(2, 1, 1)"))
             length = draw.choice((1, 8, 10, 100, 10**6))
             return f"Part({inner}, {length}, ({ends[0]}, {ends[1]}), ({slab[0]}, {slab[1]}))"
-        padding = draw.choice((f"{self.number(0)}", f"({self.number(0)}, {self.number(0)})", "'same'"))
+        padding = draw.choice(
+            (f"{self.number(0)}", f"({self.number(0)}, {self.number(0)})", "'same'")
+        )
         ceil = draw.choice(("True", "False"))
         numbers = ", ".join(str(self.number()) for _ in range(2))
         return f"Sliding({numbers}, {padding}, {self.number()}, {ceil})"
@@ -134,20 +136,26 @@ class Forger:
         text = self.op()
         if draw.random() < 0.1:  # one character is another, missing or more
             at = draw.randrange(len(text))
-            text = text[:at] + draw.choice(("", *"()',=-.09 eé\0")) + text[at + draw.randint(0, 1) :]
+            text = (
+                text[:at] + draw.choice(("", *"()',=-.09 eé\0")) + text[at + draw.randint(0, 1) :]
+            )
         return text
 
     # -- tensors --
 
     def shape(self):
         draw = self.random
-        return tuple(draw.choice((0, 1, 2, 3, 8, 9)) for _ in range(draw.choice((0, 1, 2, 2, 3, 3, 4))))
+        return tuple(
+            draw.choice((0, 1, 2, 3, 8, 9)) for _ in range(draw.choice((0, 1, 2, 2, 3, 3, 4)))
+        )
 
     def tensor(self, shape, dtype, high=9):
         """Small integers in some layout, with poison on every side."""
         draw = self.random
         room = 64
-        plain = torch.randint(0, high, shape, generator=torch.Generator().manual_seed(draw.getrandbits(32)))
+        plain = torch.randint(
+            0, high, shape, generator=torch.Generator().manual_seed(draw.getrandbits(32))
+        )
         data = plain.to(dtype)
         order = list(range(len(shape)))
         if draw.random() < 0.4:
@@ -155,7 +163,9 @@ class Forger:
         step = draw.choice((1, 1, 2))
         buffer = torch.full((2 * room + step * max(1, data.numel()),), POISON).to(dtype)
         inside = buffer[room : room + step * data.numel() : step]
-        view = inside.view([shape[i] for i in order]).permute([order.index(i) for i in range(len(shape))])
+        view = inside.view([shape[i] for i in order]).permute(
+            [order.index(i) for i in range(len(shape))]
+        )
         view.copy_(data)
         self.buffers.append((buffer, buffer.clone()))
         if draw.random() < 0.04:
@@ -193,7 +203,11 @@ class Forger:
             return None
         value = draw.choice((1.0, -0.5, 0.0, float("nan"), float("inf"), [1.0, 2.0], [3.0], 1j, []))
         beta = torch.tensor(value, device=draw.choice(("cpu", "cpu", "cpu", "meta")))
-        return beta.to(draw.choice((torch.float32, torch.float64, torch.int32))) if value != 1j else beta
+        return (
+            beta.to(draw.choice((torch.float32, torch.float64, torch.int32)))
+            if value != 1j
+            else beta
+        )
 
     # -- calls --
 
@@ -237,7 +251,9 @@ def out_shape(text, shape):
 def described(args):
     """The arguments in a line: a forged tensor may not even be printed."""
     words = [
-        f"{a.dtype} {tuple(a.shape)} {a.device} {a.layout}" if isinstance(a, torch.Tensor) else repr(a)[:300]
+        f"{a.dtype} {tuple(a.shape)} {a.device} {a.layout}"
+        if isinstance(a, torch.Tensor)
+        else repr(a)[:300]
         for a in args
     ]
     return f"({', '.join(words)})"

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import lunette as ln
-import lunette.torch.offsets  # noqa: F401  registers the operators
+import lunette.torch.offsets
 from lunette import dispatch, regions
 from lunette.kernels.cpu.plans.window_tables import window_table
 from lunette.regions import Adaptive, Global, Part, Region, Sliding, Window
@@ -52,10 +52,12 @@ def judge(name, args, found, case):
     with warnings.catch_warnings(action="ignore"):
         wanted = forging.expected(name, args)
     wanted = wanted if isinstance(wanted, tuple) else (wanted,)
-    for tensor, right in zip(found, wanted, strict=True):
-        assert tuple(tensor.shape) == right.shape, case
-        ours, right = array_of(tensor).astype(np.float64), right.astype(np.float64)
-        near = 0 if forging.is_max(name, args) else {2: 0.02, 4: 1e-4}.get(tensor.element_size(), 1e-9)
+    for tensor, meant in zip(found, wanted, strict=True):
+        assert tuple(tensor.shape) == meant.shape, case
+        ours, right = array_of(tensor).astype(np.float64), meant.astype(np.float64)
+        near = (
+            0 if forging.is_max(name, args) else {2: 0.02, 4: 1e-4}.get(tensor.element_size(), 1e-9)
+        )
         scale = np.abs(right[np.isfinite(right)]).max(initial=1)
         assert np.allclose(ours, right, near, near * scale, equal_nan=True), case
 
@@ -141,7 +143,15 @@ def test_a_storage_that_is_too_small_is_refused(size):
 
 def test_views_of_every_kind_are_still_read():
     x = torch.arange(16.0).reshape(4, 4)
-    views = (x[2:], x[:, ::2], x.t(), x[:1].expand(4, 4), x[4:], x[:, 3:4], x.as_strided((3, 4), (2, 1)))
+    views = (
+        x[2:],
+        x[:, ::2],
+        x.t(),
+        x[:1].expand(4, 4),
+        x[4:],
+        x[:, 3:4],
+        x.as_strided((3, 4), (2, 1)),
+    )
     for view in views:
         assert torch.equal(ln.max_pool(view, (1,)), view)
 
@@ -167,8 +177,16 @@ def test_a_part_reads_no_more_than_its_slab():
                         made += 1
                         table = window_table(part, hi - lo, part.out_length(hi - lo))
                         assert (table[:, 0] >= 0).all() and (table[:, 1] <= hi - lo).all(), part
-                        whole = [p - lo for i in range(first, last) for p in region.window(n, i).positions]
-                        ours = [p for i in range(last - first) for p in part.window(hi - lo, i).positions]
+                        whole = [
+                            p - lo
+                            for i in range(first, last)
+                            for p in region.window(n, i).positions
+                        ]
+                        ours = [
+                            p
+                            for i in range(last - first)
+                            for p in part.window(hi - lo, i).positions
+                        ]
                         assert ours == whole, part
     assert made > 100 and refused > 1000
 
@@ -261,7 +279,11 @@ def test_a_pickle_cannot_name_an_op_as_another():
     forged |= {"padding": 0, "dilation": 1, "ceil_mode": False, "ties": "first"}
     forged |= {"regions": (Global(),), "reduction": ln.Mean(), "_text": "AvgPool((9,))", "_hash": 1}
     op = unpickled(ln.MaxPool, forged)
-    assert op == ln.MaxPool((2,)) and repr(op) == "MaxPool((2,))" and hash(op) == hash(ln.MaxPool((2,)))
+    assert (
+        op == ln.MaxPool((2,))
+        and repr(op) == "MaxPool((2,))"
+        and hash(op) == hash(ln.MaxPool((2,)))
+    )
     assert op.regions == (Sliding(2),) and op.reduction == ln.Max()
 
 
@@ -284,7 +306,11 @@ class Anywhere(Region):
         return Window(*self.windows[i], 1)
 
     def readers(self, n, lo, hi):
-        return [i for i, (a, b, s) in enumerate(self.windows) if set(range(a, b, s)) & set(range(lo, hi))]
+        return [
+            i
+            for i, (a, b, s) in enumerate(self.windows)
+            if set(range(a, b, s)) & set(range(lo, hi))
+        ]
 
 
 class Shifted(Sliding):
@@ -310,7 +336,9 @@ class Shifted(Sliding):
     ],
     ids=repr,
 )
-@pytest.mark.parametrize("reduction", [ln.Max(), ln.Max("all"), ln.Mean(), ln.SmoothMax(1.0)], ids=repr)
+@pytest.mark.parametrize(
+    "reduction", [ln.Max(), ln.Max("all"), ln.Mean(), ln.SmoothMax(1.0)], ids=repr
+)
 def test_a_region_that_leaves_the_axis_is_refused_by_the_kernels(region, reduction):
     x = np.zeros((2, 8), np.float32)
     for wrapped in ((region,), (region, Global()), (Global(), region)):
@@ -327,4 +355,6 @@ def test_a_region_of_the_users_own_is_served():
     x = np.arange(16, dtype=np.float32).reshape(2, 8)
     op = ln.Pool((Anywhere((0, 2, 1), (1, 8, 3), (5, 6, 1)),), ln.Max())
     assert dispatch.forward(op, x, backend="cpu").tolist() == [[1, 7, 5], [9, 15, 13]]
-    assert regions.check_windows(Sliding(2), 8, np.array([[9, 9, 9]])) is None  # ours are not looked at
+    assert (
+        regions.check_windows(Sliding(2), 8, np.array([[9, 9, 9]])) is None
+    )  # ours are not looked at

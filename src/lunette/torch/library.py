@@ -84,7 +84,9 @@ def like(x: Tensor, result: Tensor) -> Tensor:
 
 
 def _pool_cpu(x: Tensor, beta: Tensor | None, op: str, backend: str | None) -> Tensor:
-    return like(x, tensor_of(dispatch.forward(_with_beta(op, beta, x), array_of(x), backend=backend)))
+    return like(
+        x, tensor_of(dispatch.forward(_with_beta(op, beta, x), array_of(x), backend=backend))
+    )
 
 
 def _pool_with_indices_cpu(

@@ -73,7 +73,7 @@ def _has_memory(x: Tensor) -> bool:
     last = x.numel()
     if last and not x.is_contiguous():
         last = 1 + sum((n - 1) * step for n, step in zip(x.shape, x.stride(), strict=True))
-    return (x.storage_offset() + last) * x.element_size() <= x.untyped_storage().nbytes()
+    return bool((x.storage_offset() + last) * x.element_size() <= x.untyped_storage().nbytes())
 
 
 def tensor_of(array: np.ndarray[Any, Any]) -> Tensor:
@@ -97,6 +97,8 @@ def format_of(x: Tensor) -> Any:
 def empty(x: Tensor, shape: Any, dtype: torch.dtype) -> Tensor:
     """Unset memory for a result of `shape`, in the memory format of `x`."""
     if all(type(n) is int for n in shape) and prod(max(1, n) for n in shape) >= LARGEST:
-        raise ValueError(f"the result of shape {tuple(shape)} has more elements than a tensor can have")
+        raise ValueError(
+            f"the result of shape {tuple(shape)} has more elements than a tensor can have"
+        )
     kind = format_of(x) if len(shape) == x.ndim else torch.contiguous_format
     return torch.empty(shape, dtype=dtype, device=x.device, memory_format=kind)

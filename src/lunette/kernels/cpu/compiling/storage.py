@@ -28,7 +28,8 @@ LINKS = 40
 OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 CAREFULLY = sum(
-    getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_NOCTTY", "O_BINARY")
+    getattr(os, name, 0)
+    for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_NOCTTY", "O_BINARY")
 )
 """How files are opened: not through a link, without waiting for anybody, and not for child processes."""
 
@@ -71,7 +72,11 @@ def reason_against(folder: Path, user: int | None = None) -> str | None:
                 target = os.readlink(path)
                 left += target.split(os.sep)[::-1]
                 place = os.sep if os.path.isabs(target) else place
-                why = _reason(path, info, user, above=True) if links <= LINKS else f"{path}: too many links"
+                why = (
+                    _reason(path, info, user, above=True)
+                    if links <= LINKS
+                    else f"{path}: too many links"
+                )
                 continue
             above = any(part not in ("", ".") for part in left)
             why, place = _reason(path, info, user, above), path
@@ -85,9 +90,7 @@ def reason_against(folder: Path, user: int | None = None) -> str | None:
 def _reason(path: str, info: os.stat_result, user: int, above: bool) -> str | None:
     """Why someone else could put other things in the place of what lies in this folder, or behind this link."""
     if info.st_uid not in (user, 0):
-        return (
-            f"{path} belongs to another user (uid {info.st_uid}); set NUMBA_CACHE_DIR to a folder of your own"
-        )
+        return f"{path} belongs to another user (uid {info.st_uid}); set NUMBA_CACHE_DIR to a folder of your own"
     sticky = above and info.st_mode & stat.S_ISVTX
     if info.st_mode & OTHERS and not stat.S_ISLNK(info.st_mode) and not sticky:
         return f"others can write {path}; run chmod go-w on it, or set NUMBA_CACHE_DIR to a folder of your own"

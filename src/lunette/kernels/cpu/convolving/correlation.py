@@ -136,7 +136,13 @@ def _correlate(
             target.offsets_at, target.channel, *parts, count,
         ]  # fmt: skip
         for source, weight, strides_at in zip(places, packed, cut.strides_at, strict=True):
-            numbers += source.address, source.offsets_at, source.channel, strides_at, address(weight)
+            numbers += (
+                source.address,
+                source.offsets_at,
+                source.channel,
+                strides_at,
+                address(weight),
+            )
         run(kernel, cut.slab.units * groups, numbers, scratch)
 
 

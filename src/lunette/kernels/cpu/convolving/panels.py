@@ -84,13 +84,22 @@ def pack_kernel(dtype: str) -> Any:
         a = pointer(told, types.int64)
         target, weight, offsets = a[PACKED_TO], a[WEIGHT], pointer(a[PACKED_OFFSETS], types.int64)
         row_stride, group_stride, depth = a[ROW_STRIDE], a[GROUP_STRIDE], a[DEPTH]
-        rows, blocks, height, whole = a[PACKED_ROWS], a[ROW_BLOCKS], a[BLOCK_HEIGHT], a[SIDE_BY_SIDE]
+        rows, blocks, height, whole = (
+            a[PACKED_ROWS],
+            a[ROW_BLOCKS],
+            a[BLOCK_HEIGHT],
+            a[SIDE_BY_SIDE],
+        )
         for unit in range(first, last):
             group, row = unit // blocks, unit % blocks * height
             to = target + unit * depth * height * size
             at = weight + (group * group_stride + row * row_stride) * size
             out, values, known = elements(to, zero), elements(at, zero), min(height, rows - row)
-            squares = depth // lanes * lanes if whole != 0 and known == height and height % lanes == 0 else 0
+            squares = (
+                depth // lanes * lanes
+                if whole != 0 and known == height and height % lanes == 0
+                else 0
+            )
             for k in range(0, squares, lanes):
                 for r in range(0, height, lanes):
                     transpose_square(
@@ -176,7 +185,11 @@ def copied_kernel(dtype: str) -> Any:
     @machine.kernel
     def copied(first, last, told, scratch, _a, _b, _c, _d):
         a = pointer(told, types.int64)
-        rank, counts, lengths = a[RANK], pointer(a[COUNTS], types.int64), pointer(a[LENGTHS], types.int64)
+        rank, counts, lengths = (
+            a[RANK],
+            pointer(a[COUNTS], types.int64),
+            pointer(a[LENGTHS], types.int64),
+        )
         steps, planes = pointer(a[STEPS], types.int64), pointer(a[PLANES], types.int64)
         block_rows, block_columns, plane_count = a[BLOCK_ROWS], a[BLOCK_COLUMNS], a[PLANE_COUNT]
         height, width = a[HEIGHT], a[WIDTH]
@@ -247,7 +260,9 @@ def copied_kernel(dtype: str) -> Any:
                             for block in range(row_blocks):
                                 k = (group * row_blocks + block) * depth + done
                                 for q in range(p, p_end):
-                                    kept = sums_at + ((q - slot) * row_blocks + block) * ROWS * pitch
+                                    kept = (
+                                        sums_at + ((q - slot) * row_blocks + block) * ROWS * pitch
+                                    )
                                     start, start_row, start_step = kept, pitch, VECTOR_BYTES
                                     if first_chunk:
                                         start = starts_at + block * ROWS * VECTOR_BYTES
@@ -329,7 +344,11 @@ def in_place_kernel(dtype: str, height: int, width: int) -> Any:
     @machine.kernel
     def in_place(first, last, told, scratch, _a, _b, _c, _d):
         a = pointer(told, types.int64)
-        rank, counts, lengths = a[RANK], pointer(a[COUNTS], types.int64), pointer(a[LENGTHS], types.int64)
+        rank, counts, lengths = (
+            a[RANK],
+            pointer(a[COUNTS], types.int64),
+            pointer(a[LENGTHS], types.int64),
+        )
         steps, planes = pointer(a[STEPS], types.int64), pointer(a[PLANES], types.int64)
         block_rows, block_columns, plane_count = a[BLOCK_ROWS], a[BLOCK_COLUMNS], a[PLANE_COUNT]
         slab_high, slab_wide = a[HEIGHT], a[WIDTH]

@@ -97,7 +97,11 @@ def sliding_kernel(dtype: str, vectors: int, length: int, run: int, back: int) -
     @machine.kernel
     def sliding(first, last, told, scratch, _a, _b, _c, _d):
         a = pointer(told, types.int64)
-        rank, counts, lengths = a[RANK], pointer(a[COUNTS], types.int64), pointer(a[LENGTHS], types.int64)
+        rank, counts, lengths = (
+            a[RANK],
+            pointer(a[COUNTS], types.int64),
+            pointer(a[LENGTHS], types.int64),
+        )
         steps, planes = pointer(a[STEPS], types.int64), pointer(a[PLANES], types.int64)
         block_rows, block_columns, plane_count = a[BLOCK_ROWS], a[BLOCK_COLUMNS], a[PLANE_COUNT]
         height, width = a[HEIGHT], a[WIDTH]

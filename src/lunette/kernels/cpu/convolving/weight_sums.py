@@ -99,7 +99,9 @@ def weight_sums(
     per_block = cut.numbers[blocks.BLOCK_ROWS] * cut.numbers[blocks.BLOCK_COLUMNS]
     units = cut.slab.units if image.size else 0
     at_a_time = max(1, TURNED // (groups * lanes * form.size * per_block))
-    room_of_windows = np.empty(min(at_a_time, units) * per_block * groups * lanes + vector, form.work)
+    room_of_windows = np.empty(
+        min(at_a_time, units) * per_block * groups * lanes + vector, form.work
+    )
     turned_at = -(-address(room_of_windows) // VECTOR_BYTES) * VECTOR_BYTES
     transpose, outer = _kernels(form.name)
     deepest = max(last - first for first, last, *_ in cut.chunks.tolist())
@@ -164,7 +166,9 @@ def _dots(dtype: str) -> Any:
 
 def _room(cut: WeightPlan, channels: int, line: int, form: Form) -> tuple[list[int], int]:
     """Where a kernel keeps a slab of so many channels, a line of numbers if it needs one, and an index."""
-    planes = cut.numbers[blocks.PLANE_COUNT] * cut.numbers[blocks.HEIGHT] * cut.numbers[blocks.WIDTH]
+    planes = (
+        cut.numbers[blocks.PLANE_COUNT] * cut.numbers[blocks.HEIGHT] * cut.numbers[blocks.WIDTH]
+    )
     slab = (channels * planes) * form.size + VECTOR_BYTES
     index = 8 * cut.numbers[blocks.RANK]
     return room([slab, line * form.size, index] if line else [slab, index])

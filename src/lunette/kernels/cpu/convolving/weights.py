@@ -128,8 +128,15 @@ def transpose_kernel(dtype: str) -> Any:
     def transpose(first, last, told, scratch, _a, _b, _c, _d):
         a, runs = pointer(told, types.int64), pointer(scratch, types.int64)
         start, stop, block, rank = a[TURN_START], a[TURN_STOP], a[TURN_BLOCK], a[TURN_RANK]
-        counts, offsets = pointer(a[TURN_COUNTS], types.int64), pointer(a[TURN_OFFSETS], types.int64)
-        source, channel, strides = a[TURN_SOURCE], a[TURN_CHANNEL], pointer(a[TURN_STRIDES], types.int64)
+        counts, offsets = (
+            pointer(a[TURN_COUNTS], types.int64),
+            pointer(a[TURN_OFFSETS], types.int64),
+        )
+        source, channel, strides = (
+            a[TURN_SOURCE],
+            a[TURN_CHANNEL],
+            pointer(a[TURN_STRIDES], types.int64),
+        )
         groups, rows, lanes, target = a[TURN_GROUPS], a[TURN_ROWS], a[TURN_LANES], a[TURN_TARGET]
         width = groups * lanes
         for unit in range(first, last):
@@ -151,7 +158,11 @@ def transpose_kernel(dtype: str) -> Any:
                         first_left = squares if known == vector else 0
                         for j in range(0, first_left, vector):
                             transpose_square(
-                                to + j * width * size, width * size, at + j * size, channel * size, zero
+                                to + j * width * size,
+                                width * size,
+                                at + j * size,
+                                channel * size,
+                                zero,
                             )
                         out, values = elements(to, zero), elements(at, zero)
                         for j in range(first_left, runs[run + 1]):
@@ -177,8 +188,16 @@ def outer_kernel(dtype: str) -> Any:
     @machine.kernel
     def outer(first, last, told, scratch, _a, _b, _c, _d):
         a = pointer(told, types.int64)
-        rank, counts, lengths = a[RANK], pointer(a[COUNTS], types.int64), pointer(a[LENGTHS], types.int64)
-        steps, block_rows, block_columns = pointer(a[STEPS], types.int64), a[BLOCK_ROWS], a[BLOCK_COLUMNS]
+        rank, counts, lengths = (
+            a[RANK],
+            pointer(a[COUNTS], types.int64),
+            pointer(a[LENGTHS], types.int64),
+        )
+        steps, block_rows, block_columns = (
+            pointer(a[STEPS], types.int64),
+            a[BLOCK_ROWS],
+            a[BLOCK_COLUMNS],
+        )
         height, width = a[HEIGHT], a[WIDTH]
         start, stop, base = a[START], a[STOP], a[BASE]
         table, table_pitch = a[OUTER_TABLE], a[OUTER_PITCH]
@@ -251,7 +270,11 @@ def dots_kernel(dtype: str) -> Any:
     @machine.kernel
     def dots(first, last, told, scratch, _a, _b, _c, _d):
         a = pointer(told, types.int64)
-        rank, counts, lengths = a[RANK], pointer(a[COUNTS], types.int64), pointer(a[LENGTHS], types.int64)
+        rank, counts, lengths = (
+            a[RANK],
+            pointer(a[COUNTS], types.int64),
+            pointer(a[LENGTHS], types.int64),
+        )
         steps, planes = pointer(a[STEPS], types.int64), pointer(a[PLANES], types.int64)
         block_rows, block_columns, plane_count = a[BLOCK_ROWS], a[BLOCK_COLUMNS], a[PLANE_COUNT]
         height, width = a[HEIGHT], a[WIDTH]
