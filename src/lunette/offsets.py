@@ -21,6 +21,7 @@ from lunette.reductions import Max
 
 __all__ = [
     "NOWHERE",
+    "check_offsets",
     "forward_with_offsets",
     "indices_of",
     "jvp_from_offsets",
@@ -47,7 +48,10 @@ def forward_with_offsets(op: Pooling, x: Array) -> tuple[Array, Array]:
 
 
 def vjp_from_offsets(op: Pooling, offsets: Array, grad: Array, shape: Shape) -> Array:
-    """The gradient of every cell of an input of this shape: what `op.vjp` gives where they were taken."""
+    """The gradient of every cell of an input of this shape: what `op.vjp` gives where they were taken.
+
+    An offset that is no cell of its window sends its gradient nowhere, or is a ValueError.
+    """
     grad, shape = np.asarray(grad), tuple(shape)
     _check(op, offsets, shape)
     op.check_gradient((shape,), (grad.dtype,), grad.shape, grad.dtype)
@@ -107,7 +111,8 @@ def indices_of(op: Pooling, shape: Shape, offsets: Array) -> Array:
         along = [1] * op.rank
         along[axis] = -1
         positions = starts.reshape(along) + taps % box * step
-        wrong |= outside & ((positions < 0) | (positions >= pooled[axis]))
+        stops = op.regions[axis].table(pooled[axis], 0, len(starts))[:, 1].reshape(along)
+        wrong |= outside & ((positions < 0) | (positions >= stops))
         flat, taps, after = flat + positions * after, taps // box, after * pooled[axis]
     if wrong.any():
         raise ValueError(
@@ -145,15 +150,21 @@ def _lengths(op: Pooling, pooled: Shape) -> Shape:
 
 
 def _check(op: Pooling, offsets: Array, shape: Shape) -> None:
-    """That a max with one winner per window can have given these offsets."""
+    if not isinstance(offsets, np.ndarray):
+        raise TypeError(f"offsets={type(offsets).__name__}: expected an array of uint8")
+    check_offsets(op, offsets.shape, offsets.dtype, shape)
+
+
+def check_offsets(op: Pooling, offsets: Shape, dtype: np.dtype[Any], shape: Shape) -> None:
+    """That a max with one winner per window can have given offsets of this shape and dtype."""
     _check_box(op, shape)
     if op.reduction != Max("first"):
         raise ValueError(f"{op!r}: one winner per window means ties='first'")
-    if not isinstance(offsets, np.ndarray) or offsets.dtype != np.uint8:
-        raise TypeError(f"offsets={type(offsets).__name__}: expected an array of uint8")
-    if offsets.shape != op.out_shape(shape):
+    if dtype != np.uint8:
+        raise TypeError(f"offsets={dtype}: expected an array of uint8")
+    if offsets != op.out_shape(shape):
         raise ValueError(
-            f"offsets have shape {offsets.shape}; expected the output's {op.out_shape(shape)}"
+            f"offsets have shape {offsets}; expected the output's {op.out_shape(shape)}"
         )
 
 

@@ -8,6 +8,7 @@ from numbers import Real
 from typing import Any
 
 from lunette.arguments import choice, flag, size
+from lunette.records import checked
 
 __all__ = ["Max", "Mean", "Reduction", "SmoothMax"]
 
@@ -20,6 +21,7 @@ class Reduction:
     __slots__ = ()
 
 
+@checked
 @dataclass(frozen=True, slots=True)
 class Max(Reduction):
     """The largest cell; padding is never seen.
@@ -34,6 +36,7 @@ class Max(Reduction):
         choice(self.ties, "ties", TIES)
 
 
+@checked
 @dataclass(frozen=True, slots=True)
 class Mean(Reduction):
     """The sum of the cells over the number counted, or over `divisor_override`."""
@@ -48,6 +51,7 @@ class Mean(Reduction):
             object.__setattr__(self, "divisor_override", divisor)
 
 
+@checked
 @dataclass(frozen=True, slots=True)
 class SmoothMax(Reduction):
     """`(1/beta) log Σ exp(beta·x)`: above the max for beta > 0, below the min for beta < 0."""

@@ -14,8 +14,18 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from lunette.arguments import flag, size
+from lunette.records import checked
 
-__all__ = ["Adaptive", "Global", "Part", "Region", "Sliding", "Window", "transposed_length"]
+__all__ = [
+    "Adaptive",
+    "Global",
+    "Part",
+    "Region",
+    "Sliding",
+    "Window",
+    "check_windows",
+    "transposed_length",
+]
 
 
 SAFE = 1 << 60
@@ -96,6 +106,7 @@ class Region:
         return Part(self, n, (first, last), (lo, hi))
 
 
+@checked
 @dataclass(frozen=True, slots=True)
 class Sliding(Region):
     """Windows of `kernel` cells, `dilation` apart, that start every `stride` positions.
@@ -124,6 +135,12 @@ class Sliding(Region):
     def extent(self) -> int:
         """Positions from the first cell of a window to its last, both included."""
         return self.dilation * (self.kernel - 1) + 1
+
+    @property
+    def far(self) -> bool:
+        """Whether places of taps, on padding too, may be past what int64 can hold."""
+        margins = self.padding if isinstance(self.padding, tuple) else ()
+        return max(self._stride, self.extent, self.dilation, *margins) > SAFE
 
     def margins(self, n: int) -> tuple[int, int]:
         """Padding cells before and after an axis of length `n`."""
@@ -178,6 +195,8 @@ class Sliding(Region):
         return rows
 
     def boxes(self, n: int) -> tuple[np.ndarray[Any, Any], int, int]:
+        if self.far:
+            raise ValueError(f"{self!r}: numbers past 2⁶⁰ do not count taps; use indices")
         starts = np.arange(self.out_length(n)) * self._stride - self.margins(n)[0]
         return starts, self.dilation, self.kernel
 
@@ -227,6 +246,7 @@ class Sliding(Region):
         return self.stride
 
 
+@checked
 @dataclass(frozen=True, slots=True)
 class Adaptive(Region):
     """`output_size` bins `[floor(i·n/m), ceil((i+1)·n/m))`: they cover the axis; `m` may exceed `n`."""
@@ -253,6 +273,11 @@ class Adaptive(Region):
         start, stop = i * n // self.output_size, -(-(i + 1) * n // self.output_size)
         return np.stack([start, stop, np.ones_like(i), stop - start], axis=1)
 
+    def slab(self, n: int, first: int, last: int) -> tuple[int, int]:
+        if first >= last:
+            return (0, 0)
+        return self.window(n, first).start, self.window(n, last - 1).stop  # bins follow each other
+
     def readers(self, n: int, lo: int, hi: int) -> Sequence[int]:
         lo, hi = max(lo, 0), min(hi, n)
         if lo >= hi:
@@ -260,6 +285,7 @@ class Adaptive(Region):
         return range(lo * self.output_size // n, -(-hi * self.output_size // n))
 
 
+@checked
 @dataclass(frozen=True, slots=True)
 class Global(Region):
     """One output that reads the whole axis."""
@@ -274,18 +300,39 @@ class Global(Region):
         return range(1) if max(lo, 0) < min(hi, n) else range(0)
 
 
+@checked
 @dataclass(frozen=True, slots=True)
 class Part(Region):
     """Outputs `outputs[0] ≤ i < outputs[1]` of `region` on an axis of `length`, read from a slab.
 
-    The input is the slab `[slab[0], slab[1])` of that axis. Windows and counted cells are those of
-    the whole axis, so a part of an array pools as it would inside it.
+    The input is the slab `[slab[0], slab[1])` of that axis, with every position that these outputs
+    read. Windows and counted cells are those of the whole axis, so a part of an array pools as it
+    would inside it.
     """
 
     region: Region
     length: int
     outputs: tuple[int, int]
     slab_range: tuple[int, int]
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.region, Region):
+            raise TypeError(f"region={self.region!r}: expected a region, such as Sliding(3)")
+        n = size(self.length, "length", 1)
+        outputs, slab = _range(self.outputs, "outputs"), _range(self.slab_range, "slab_range")
+        for name, value in (("length", n), ("outputs", outputs), ("slab_range", slab)):
+            object.__setattr__(self, name, value)
+        m = self.region.out_length(n)
+        if outputs[1] > m:
+            raise ValueError(f"outputs={outputs}: {self.region!r} has {m} outputs for length {n}")
+        if slab[0] == slab[1] or slab[1] > n:
+            raise ValueError(f"slab_range={slab}: expected positions of an axis of length {n}")
+        lo, hi = self.region.slab(n, *outputs)
+        if lo < hi and not (slab[0] <= lo and hi <= slab[1]):
+            raise ValueError(
+                f"slab_range={slab}: outputs {outputs} of {self.region!r} read positions {lo} to "
+                f"{hi - 1}; use region.part, which finds the slab"
+            )
 
     def out_length(self, n: int) -> int:
         lo, hi = self.slab_range
@@ -315,6 +362,25 @@ class Part(Region):
         return [i - first for i in whole if first <= i < last]
 
 
+def check_windows(region: Region, n: int, table: np.ndarray[Any, Any]) -> None:
+    """Refuse windows that leave the axis: those of a region that is not one of ours are not known.
+
+    The columns of the table begin with start, stop and step.
+    """
+    while type(region) is Part:
+        region = region.region
+    if type(region) in (Sliding, Adaptive, Global):
+        return
+    start, stop, step = table[:, 0], table[:, 1], table[:, 2]
+    wrong = (start < 0) | (stop < start) | (stop > n) | (step < 1)
+    if wrong.any():
+        i = int(wrong.argmax())
+        raise ValueError(
+            f"{region!r}: the window of output {i} is start {start[i]}, stop {stop[i]}, step {step[i]}; "
+            f"expected positions of an axis of length {n}"
+        )
+
+
 def transposed_length(
     n: int, kernel: int, stride: int, padding: tuple[int, int], dilation: int, output_padding: int
 ) -> int:
@@ -327,6 +393,14 @@ def transposed_length(
             f"{padding}, dilation {dilation}, output_padding {output_padding}); expected at least 1"
         )
     return length
+
+
+def _range(value: Any, name: str) -> tuple[int, int]:
+    """A pair `(first, last)` with `0 ≤ first ≤ last`."""
+    if not isinstance(value, (tuple, list)) or len(value) != 2:
+        raise ValueError(f"{name}={value!r}: expected a pair of integers, first and last")
+    first = size(value[0], name, 0)
+    return first, size(value[1], name, first)
 
 
 def _padding(value: Any) -> tuple[int, int] | Literal["same"]:

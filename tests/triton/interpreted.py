@@ -135,3 +135,31 @@ def offsets_as_operators(op, shape):
     assert torch.autograd.gradgradcheck(
         pool, x, eps=1e-3, check_fwd_over_rev=True, check_rev_over_rev=True, fast_mode=True
     )
+
+
+def forged_offsets(seed, device="cpu"):
+    """Derivatives from bytes that no forward gave: nothing outside x is read, and each sends at most once."""
+    import torch
+
+    import lunette as ln
+    from lunette.kernels import triton as kernels
+
+    generator = torch.Generator().manual_seed(seed)
+    shapes = [
+        (ln.MaxPool((3,), 2, 1), (2, 9)),
+        (ln.MaxPool((3, 2), 2, 1), (2, 5, 6)),
+        (ln.AdaptiveMaxPool((3, 2)), (2, 7, 5)),
+        (ln.MaxPool((2, 2, 3), 1, 1, 2), (1, 4, 4, 6)),
+    ]
+    for op, shape in shapes:
+        size = torch.Size(shape).numel()
+        memory = torch.full((3 * size,), 1e30, device=device)
+        dx = memory[size : 2 * size].view(shape)
+        dx.copy_(torch.rand(shape, generator=generator).to(device))
+        result = op.out_shape(shape)
+        offsets = torch.randint(0, 256, result, generator=generator, dtype=torch.uint8).to(device)
+        taken = kernels.jvp_from_offsets(op, offsets, dx)
+        assert bool((taken >= 0).all()) and bool((taken <= 1).all()), op
+        grad = torch.ones(result, device=device)
+        sent = kernels.vjp_from_offsets(op, shape, offsets, grad)
+        assert bool((sent >= 0).all()) and float(sent.sum()) <= grad.numel(), op

@@ -74,6 +74,11 @@ def test_integers(interpreter, case):
     interpreter(interpreted.check, *case)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_offsets_that_no_window_has_lead_nowhere(interpreter, seed):
+    interpreter(interpreted.forged_offsets, seed)
+
+
 def test_means_of_integers_are_float64(interpreter):
     interpreter(interpreted.check, ln.AvgPool((2, 2)), (2, 4, 6), "int32", "ties")
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from lunette import records
 from lunette.arguments import choice, size, sizes, tuple_of_sizes
 from lunette.regions import Sliding
 
@@ -148,9 +149,8 @@ class Op:
             object.__setattr__(self, "_hash", value)
             return value
 
-    def __getstate__(self) -> dict[str, Any]:
-        # String hashes differ between processes: a pickled op must not carry its hash along.
-        return {k: v for k, v in self.__dict__.items() if k != "_hash"}
+    # Fields alone are pickled: string hashes differ between processes, and a state may be forged.
+    __getstate__, __setstate__ = records.state, records.restore
 
     def __repr__(self) -> str:
         try:

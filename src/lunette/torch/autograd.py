@@ -15,6 +15,8 @@ from torch._functorch.utils import enable_single_level_autograd_function
 from torch.autograd import forward_ad
 from torch.autograd.function import _SingleLevelFunction
 
+from lunette.torch.checking import check_layouts
+
 __all__ = ["Derivative", "register_derivatives"]
 
 
@@ -98,7 +100,11 @@ def register_derivatives(library: Any, operator: Any, derivative: Derivative) ->
 
     def below(keyset: Any, args: tuple[Any, ...]) -> Any:
         with _C._AutoDispatchBelowAutograd():
-            return operator.redispatch(keyset & _C._after_autograd_keyset, *args)
+            try:
+                return operator.redispatch(keyset & _C._after_autograd_keyset, *args)
+            except NotImplementedError:  # the dispatcher's, which names keys and no argument
+                check_layouts(operator._schema.name.partition("::")[2], args)
+                raise
 
     def kernel(keyset: Any, *args: Any) -> Any:
         if _nothing_to_record(args):

@@ -87,8 +87,10 @@ class _Pool(Rule):
     def instead(self, args: tuple[Any, ...]) -> Any:
         from lunette.torch import offsets
 
-        x, _, op, backend = args
-        return offsets.max_with_offsets(x, op)[0] if offsets.serves(x, op, backend) else None
+        x, beta, op, backend = args
+        if beta is not None or not offsets.serves(x, op, backend):
+            return None
+        return offsets.max_with_offsets(x, op)[0]
 
     def gradient(self, args: tuple[Any, ...], grads: tuple[Any, ...], needs: Any) -> Any:
         x, beta, op, backend = args

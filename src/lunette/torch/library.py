@@ -18,9 +18,9 @@ from torch import Tensor
 
 from lunette import dispatch
 from lunette.ops.pooling import Pool, Pooling
-from lunette.reductions import Max
 from lunette.torch import derivatives
 from lunette.torch.autograd import register_derivatives
+from lunette.torch.checking import check_beta, check_devices, refuse_layouts
 from lunette.torch.encoding import decode
 from lunette.torch.memory import array_of, dtype_of, empty, format_of, tensor_of
 
@@ -59,13 +59,23 @@ pool_vjp = torch.ops.lunette.pool_vjp.default
 # -- kernels --
 
 
-def _with_beta(text: str, beta: Tensor | None) -> Any:
+def _with_beta(text: str, beta: Tensor | None, x: Tensor) -> Any:
     """The op that the text names, with the smooth max's beta read from a tensor if there is one."""
     op = decode(text)
     if beta is None:
         return op
+    check_beta(op, beta, x)
     reduction = replace(op.reduction, beta=beta.item())
     return Pool(op.regions, reduction, op.keepdims)
+
+
+def _max_of(text: str, beta: Tensor | None) -> Any:
+    """The max that the text names; it has no beta."""
+    op = decode(text)
+    op.check_indices()
+    if beta is not None:
+        raise TypeError(f"{op!r}: only a smooth max has a beta")
+    return op
 
 
 def like(x: Tensor, result: Tensor) -> Tensor:
@@ -74,34 +84,37 @@ def like(x: Tensor, result: Tensor) -> Tensor:
 
 
 def _pool_cpu(x: Tensor, beta: Tensor | None, op: str, backend: str | None) -> Tensor:
-    return like(x, tensor_of(dispatch.forward(_with_beta(op, beta), array_of(x), backend=backend)))
+    return like(
+        x, tensor_of(dispatch.forward(_with_beta(op, beta, x), array_of(x), backend=backend))
+    )
 
 
 def _pool_with_indices_cpu(
     x: Tensor, beta: Tensor | None, op: str, backend: str | None
 ) -> tuple[Tensor, Tensor]:
-    values, indices = dispatch.forward_with_indices(decode(op), array_of(x), backend=backend)
+    pooling = _max_of(op, beta)
+    values, indices = dispatch.forward_with_indices(pooling, array_of(x), backend=backend)
     return like(x, tensor_of(values)), like(x, tensor_of(indices))
 
 
 def _pool_jvp_cpu(
     x: Tensor, dx: Tensor, beta: Tensor | None, op: str, backend: str | None
 ) -> Tensor:
-    value = dispatch.jvp(_with_beta(op, beta), array_of(x), array_of(dx), backend=backend)
+    value = dispatch.jvp(_with_beta(op, beta, x), array_of(x), array_of(dx), backend=backend)
     return like(x, tensor_of(value))
 
 
 def _pool_vjp_cpu(
     x: Tensor, grad: Tensor, beta: Tensor | None, op: str, backend: str | None
 ) -> Tensor:
-    value = dispatch.vjp(_with_beta(op, beta), array_of(x), array_of(grad), backend=backend)
+    value = dispatch.vjp(_with_beta(op, beta, x), array_of(x), array_of(grad), backend=backend)
     return like(x, tensor_of(value))
 
 
 def _pool_cuda(x: Tensor, beta: Tensor | None, op: str, backend: str | None) -> Tensor:
     if backend == "spec":
         return _pool_cpu(x.cpu(), beta, op, backend).to(x.device)
-    pooling = _with_beta(op, beta)
+    pooling = _with_beta(op, beta, x)
     return like(x, triton_kernels(pooling, "forward", backend, x).forward(pooling, (x,)))
 
 
@@ -111,7 +124,7 @@ def _pool_with_indices_cuda(
     if backend == "spec":
         values, indices = _pool_with_indices_cpu(x.cpu(), beta, op, backend)
         return values.to(x.device), indices.to(x.device)
-    pooling = decode(op)
+    pooling = _max_of(op, beta)
     kernels = triton_kernels(pooling, "forward_with_indices", backend, x)
     values, indices = kernels.forward_with_indices(pooling, (x,))
     return like(x, values), like(x, indices)
@@ -120,9 +133,10 @@ def _pool_with_indices_cuda(
 def _pool_jvp_cuda(
     x: Tensor, dx: Tensor, beta: Tensor | None, op: str, backend: str | None
 ) -> Tensor:
+    check_devices(x, dx=dx)
     if backend == "spec":
         return _pool_jvp_cpu(x.cpu(), dx.cpu(), beta, op, backend).to(x.device)
-    pooling = _with_beta(op, beta)
+    pooling = _with_beta(op, beta, x)
     kernels = triton_kernels(pooling, "jvp", backend, x)
     pooling.check_tangents(*_signature(x), *_signature(dx))
     return like(x, kernels.jvp(pooling, (x,), (dx,)))
@@ -131,9 +145,10 @@ def _pool_jvp_cuda(
 def _pool_vjp_cuda(
     x: Tensor, grad: Tensor, beta: Tensor | None, op: str, backend: str | None
 ) -> Tensor:
+    check_devices(x, grad=grad)
     if backend == "spec":
         return _pool_vjp_cpu(x.cpu(), grad.cpu(), beta, op, backend).to(x.device)
-    pooling = _with_beta(op, beta)
+    pooling = _with_beta(op, beta, x)
     kernels = triton_kernels(pooling, "vjp", backend, x)
     pooling.check_gradient(*_signature(x), tuple(grad.shape), dtype_of(grad.dtype))
     (gradient,) = kernels.vjp(pooling, (x,), grad)
@@ -193,40 +208,47 @@ def out_shape(op: Pooling, x: Tensor) -> tuple[Any, ...]:
     return batch + tuple(r.out_length(n) for r, n in zip(op.regions, pooled, strict=True))
 
 
-def _result(op: str, x: Tensor) -> Tensor:
+def _result(op: str, x: Tensor, beta: Tensor | None) -> Tensor:
     pooling = decode(op)
+    check_beta(pooling, beta, x)
     dtype = dtype_of(x.dtype)
     result = pooling.result_dtype(dtype)
     return empty(x, out_shape(pooling, x), x.dtype if result == dtype else torch.float64)
 
 
 def _fake_pool(x: Tensor, beta: Tensor | None, op: str, backend: str | None) -> Tensor:
-    return _result(op, x)
+    return _result(op, x, beta)
 
 
 def _fake_pool_with_indices(
     x: Tensor, beta: Tensor | None, op: str, backend: str | None
 ) -> tuple[Tensor, Tensor]:
-    pooling = decode(op)
-    if not isinstance(pooling.reduction, Max):
-        raise TypeError(f"{pooling!r}: only a max has indices")
-    return _result(op, x), empty(x, out_shape(pooling, x), torch.int64)
+    pooling = _max_of(op, beta)
+    return _result(op, x, None), empty(x, out_shape(pooling, x), torch.int64)
 
 
 def _fake_pool_jvp(
     x: Tensor, dx: Tensor, beta: Tensor | None, op: str, backend: str | None
 ) -> Tensor:
+    check_devices(x, dx=dx)
     if x.shape != dx.shape:
         raise ValueError(f"tangent of x has shape {dx.shape}; expected x's shape {x.shape}")
-    return _result(op, x)
+    if x.dtype != dx.dtype:
+        raise TypeError(f"tangent of x has dtype {dx.dtype}; expected x's dtype {x.dtype}")
+    return _result(op, x, beta)
 
 
 def _fake_pool_vjp(
     x: Tensor, grad: Tensor, beta: Tensor | None, op: str, backend: str | None
 ) -> Tensor:
-    expected = out_shape(decode(op), x)
+    pooling = decode(op)
+    check_devices(x, grad=grad)
+    check_beta(pooling, beta, x)
+    expected = out_shape(pooling, x)
     if tuple(grad.shape) != expected:
         raise ValueError(f"gradient has shape {grad.shape}; expected the output's {expected}")
+    if not x.is_floating_point() or grad.dtype != x.dtype:
+        raise TypeError(f"gradient has dtype {grad.dtype} and x {x.dtype}; expected one float type")
     return empty(x, x.shape, x.dtype)
 
 
@@ -266,6 +288,7 @@ for name, (on_cpu, on_cuda, without_data) in {
 }.items():
     LIBRARY.impl(name, on_cpu, "CPU")
     LIBRARY.impl(name, on_cuda, "CUDA")
+    refuse_layouts(LIBRARY, name)
     torch.library.register_fake(f"lunette::{name}", without_data, lib=LIBRARY)
 
 register_derivatives(LIBRARY, pool, derivatives.pool)

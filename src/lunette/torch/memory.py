@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,9 @@ DTYPES: dict[torch.dtype, np.dtype[Any]] = {
 }
 """The dtypes that both sides have."""
 
+LARGEST = 1 << 59
+"""Elements of a tensor, of any dtype: their bytes are counted in int64."""
+
 TENSOR_DTYPES = {dtype: name for name, dtype in DTYPES.items()}
 
 
@@ -52,11 +56,24 @@ def array_of(x: Tensor) -> np.ndarray[Any, Any]:
     """A NumPy view of a CPU tensor's memory; a TypeError for a dtype that no op takes."""
     dtype_of(x.dtype)
     x = x.detach()
+    if not _has_memory(x):
+        raise ValueError(
+            f"a tensor of shape {tuple(x.shape)} has a storage of {x.untyped_storage().nbytes()} bytes, "
+            "which does not hold it: the storage was freed or resized"
+        )
     if x.dtype is torch.bfloat16:
         bits: np.ndarray[Any, Any] = x.view(torch.int16).numpy()
         return bits.view(DTYPES[torch.bfloat16])
     array: np.ndarray[Any, Any] = x.numpy()
     return array
+
+
+def _has_memory(x: Tensor) -> bool:
+    """Whether the storage holds every element: nobody else checks one that was resized."""
+    last = x.numel()
+    if last and not x.is_contiguous():
+        last = 1 + sum((n - 1) * step for n, step in zip(x.shape, x.stride(), strict=True))
+    return bool((x.storage_offset() + last) * x.element_size() <= x.untyped_storage().nbytes())
 
 
 def tensor_of(array: np.ndarray[Any, Any]) -> Tensor:
@@ -79,5 +96,9 @@ def format_of(x: Tensor) -> Any:
 
 def empty(x: Tensor, shape: Any, dtype: torch.dtype) -> Tensor:
     """Unset memory for a result of `shape`, in the memory format of `x`."""
+    if all(type(n) is int for n in shape) and prod(max(1, n) for n in shape) >= LARGEST:
+        raise ValueError(
+            f"the result of shape {tuple(shape)} has more elements than a tensor can have"
+        )
     kind = format_of(x) if len(shape) == x.ndim else torch.contiguous_format
     return torch.empty(shape, dtype=dtype, device=x.device, memory_format=kind)

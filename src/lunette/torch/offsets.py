@@ -25,6 +25,7 @@ from lunette.reductions import Max
 from lunette.regions import Sliding
 from lunette.torch import library
 from lunette.torch.autograd import register_derivatives
+from lunette.torch.checking import check_kept, refuse_layouts
 from lunette.torch.derivatives import Rule
 from lunette.torch.encoding import decode
 from lunette.torch.memory import array_of, empty, format_of, tensor_of
@@ -73,7 +74,7 @@ def _go_cell_by_cell(op: str, size: int, channels_last: bool) -> bool:
 def _taps(op: str) -> int:
     """Taps of a window of a max with one winner; of other ops more than any byte can tell apart."""
     pooling = decode(op)
-    kernels = [r.kernel for r in pooling.regions if isinstance(r, Sliding)]
+    kernels = [r.kernel for r in pooling.regions if isinstance(r, Sliding) and not r.far]
     sliding = len(kernels) == pooling.rank
     return prod(kernels) if pooling.reduction == Max("first") and sliding else NOWHERE + 1
 
@@ -86,14 +87,18 @@ def _max_with_offsets_cuda(x: Tensor, op: str) -> tuple[Tensor, Tensor]:
 
 
 def _max_vjp_from_offsets_cuda(offsets: Tensor, grad: Tensor, shape: Any, op: str) -> Tensor:
+    pooling = decode(op)
+    check_kept(pooling, offsets, grad, shape)
     kernels = import_module("lunette.kernels.triton")
-    gradient = kernels.vjp_from_offsets(decode(op), tuple(shape), offsets, grad)
+    gradient = kernels.vjp_from_offsets(pooling, tuple(shape), offsets, grad)
     return gradient.contiguous(memory_format=format_of(offsets))
 
 
 def _max_jvp_from_offsets_cuda(offsets: Tensor, dx: Tensor, op: str) -> Tensor:
+    pooling = decode(op)
+    check_kept(pooling, offsets, dx)
     kernels = import_module("lunette.kernels.triton")
-    return library.like(dx, kernels.jvp_from_offsets(decode(op), offsets, dx))
+    return library.like(dx, kernels.jvp_from_offsets(pooling, offsets, dx))
 
 
 def _max_with_offsets_cpu(x: Tensor, op: str) -> tuple[Tensor, Tensor]:
@@ -116,15 +121,19 @@ def like(x: Tensor, result: Any) -> Tensor:
 
 
 def _fake_max_with_offsets(x: Tensor, op: str) -> tuple[Tensor, Tensor]:
-    shape = library.out_shape(decode(op), x)
+    pooling = decode(op)
+    pooling.check_indices()
+    shape = library.out_shape(pooling, x)
     return empty(x, shape, x.dtype), empty(x, shape, torch.uint8)
 
 
 def _fake_max_vjp_from_offsets(offsets: Tensor, grad: Tensor, shape: Any, op: str) -> Tensor:
+    check_kept(decode(op), offsets, grad, shape)
     return empty(offsets, shape, grad.dtype)
 
 
 def _fake_max_jvp_from_offsets(offsets: Tensor, dx: Tensor, op: str) -> Tensor:
+    check_kept(decode(op), offsets, dx)
     return empty(dx, offsets.shape, dx.dtype)
 
 
@@ -210,6 +219,7 @@ for name, without_data, batched, derivative in (
 ):
     library.LIBRARY.impl(name, KERNELS[name], "CUDA")
     library.LIBRARY.impl(name, CPU_KERNELS[name], "CPU")
+    refuse_layouts(library.LIBRARY, name)
     torch.library.register_fake(f"lunette::{name}", without_data, lib=library.LIBRARY)
     torch.library.register_vmap(f"lunette::{name}", batched, lib=library.LIBRARY)
     register_derivatives(library.LIBRARY, getattr(torch.ops.lunette, name).default, derivative)

@@ -151,7 +151,8 @@ def locate(
     at = pid * C + tl.arange(0, C)
     live = at < count
     code = tl.load(codes + at, live, EMPTY).to(tl.int32)
-    found = live & (code != EMPTY)
+    # An offset that no window has, as a caller may give one, is no winner.
+    found = live & (code != EMPTY) & (code < KH * KW * (OUTER if OUTER > 0 else 1))
     code = tl.where(found, code, 0)
     v = at % V
     ow = at // V % OW
@@ -181,6 +182,7 @@ def locate(
             position = ((lead * H + h) * W + w) * trailing + v // channels
         tl.store(out + at, tl.where(found, position, -1), live)
     else:
+        found = found & (depth >= 0) & (h >= 0) & (h < H) & (w >= 0) & (w < W)
         source = (((b * outer_in + depth) * H + h) * W + w) * V + v
         d = tl.load(tangent + source, found, 0.0).to(ACC)
         tl.store(out + at, (d + 0.0).to(out.dtype.element_ty), live)

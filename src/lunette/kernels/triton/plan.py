@@ -300,17 +300,17 @@ def plan(regions: tuple[Region, ...], batch: int, pooled: tuple[int, ...], chann
 def normal(region: Region, n: int) -> Axis:
     """A region over an axis of length `n` as taps at a stride, or as a table."""
     m = region.out_length(n)
-    if isinstance(region, Sliding):
+    if type(region) is Sliding:
         before, after = region.margins(n)
         assert region.stride is not None
         return Axis(n, m, region.kernel, region.stride, before, region.dilation, n + after)
-    if isinstance(region, Global):
+    if type(region) is Global:
         return Axis(n, 1, n, n, limit=n)
-    if isinstance(region, Adaptive):
+    if type(region) is Adaptive:
         if n % m == 0:
             return Axis(n, m, n // m, n // m, limit=n)
         return _tabled(n, [region.window(n, i) for i in range(m)])
-    if isinstance(region, Part):
+    if type(region) is Part:
         inner = normal(region.region, region.length)
         (first, last), (low, high) = region.outputs, region.slab_range
         if inner.table is None:
@@ -322,6 +322,8 @@ def normal(region: Region, n: int) -> Axis:
 
 def _tabled(n: int, windows: Sequence[Any]) -> Axis:
     """Windows of neighbouring positions in order; anything else is not served."""
+    if any(w.start < 0 or w.stop > n for w in windows):
+        raise ValueError(f"windows {windows!r} leave an axis of length {n}")
     starts = tuple(w.start for w in windows)
     stops = tuple(w.stop for w in windows)
     plain = all(w.step == 1 and w.counted == w.stop - w.start > 0 for w in windows)

@@ -63,7 +63,7 @@ def _bounded(axes: list[tuple[Region, int]], verb: str) -> bool:
 
 def _near(region: Region, n: int) -> bool:
     """Whether windows of an axis have neighbours for cells, and none is empty: if the first and the last are not, no other is."""
-    if isinstance(region, Sliding) and region.dilation > 1 and region.kernel > 1:
+    if type(region) is Sliding and region.dilation > 1 and region.kernel > 1:
         return False
     ends = region.window(n, 0), region.window(n, region.out_length(n) - 1)
     return all(window.stop > window.start for window in ends)
@@ -71,7 +71,7 @@ def _near(region: Region, n: int) -> bool:
 
 def _whole(region: Region, n: int) -> tuple[Region, int]:
     """The windows of an axis that some are a part of, and its length."""
-    return _whole(region.region, region.length) if isinstance(region, Part) else (region, n)
+    return _whole(region.region, region.length) if type(region) is Part else (region, n)
 
 
 def pairs_call(

@@ -57,8 +57,8 @@ def said_anew(
         same = on_one_axis(*same, size, ANY_LENGTH) or same
     region, n = same.op.regions[-1], same.shape[-1]
     few_cells = reach(region) <= FOLDED and n <= SHORT
-    unshared = isinstance(region, Global) or (
-        isinstance(region, Sliding) and region.extent <= int(region.stride or 1)
+    unshared = type(region) is Global or (
+        type(region) is Sliding and region.extent <= int(region.stride or 1)
     )
     if few_cells or (spreads and unshared):
         return with_rows(*same) or as_it_is

@@ -138,7 +138,7 @@ def _mean_value(plan: Plan, op: Pooling, dtype: Any, out: Shape, result: Any, la
     volume = op.rank == 3 and way(plan) != "" and not with_lanes(plan)
     by_rows = few_rows(plan) and (op.rank == 2 or volume)
     cells = map(reach, op.regions[:-1])
-    if with_lanes(plan) and all(isinstance(r, Adaptive) for r in op.regions):
+    if with_lanes(plan) and all(type(r) is Adaptive for r in op.regions):
         cells = map(int, plan.longest[:-1])  # these are never summed by doubling
     by_rows = by_rows and all(k <= FOLDED_SUM for k in cells)
     if by_rows:

@@ -3,7 +3,7 @@
 A kernel is a function of eight integers. `Kernels("maxima.wide").kernel("float32", "winners", "first")` is what
 the factory `kernel` of the module `wide` in the folder `maxima` makes of these arguments. Its machine
 code is kept under a digest of everything that could change it, with a checksum, so a file that is
-damaged, or of another version or processor, counts as none.
+damaged, or of another version or processor, counts as none; so does one that another user could write.
 """
 
 from __future__ import annotations
@@ -13,12 +13,15 @@ import hashlib
 import os
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+
+from lunette.kernels.cpu.compiling import settings, storage
 
 __all__ = ["ENTRY", "HERE", "PARAMETERS", "Kernels"]
 
@@ -30,10 +33,8 @@ PARAMETERS = 8
 HERE = Path(__file__).resolve().parents[1]
 """The folder of the CPU kernels."""
 
-KEPT = 4
-"""Pieces of machine code of one kernel that are kept on disk: versions, processors, settings."""
-
 _kernels: dict[tuple[Any, ...], Callable[..., int]] = {}
+_warned: list[bool] = []
 _lock = threading.RLock()
 
 
@@ -75,21 +76,46 @@ def _kernel(module: str, factory: str, *arguments: Any) -> Callable[..., int]:
 
 def _loaded_or_compiled(module: str, factory: str, *arguments: Any) -> Callable[..., int]:
     name = module, factory, *arguments
-    key = hashlib.sha256(repr((_circumstances(), name)).encode()).digest()
-    file = "-".join([*map(str, name), key.hex()[:16]]) + ".kernel"
+    key, file = _digest(name)
     for folder in _folders():
-        code = _read(folder / file, key)
+        code = storage.read(folder, file, key)
         if code is not None:
             return _callable(code)
     compilation = import_module("lunette.kernels.cpu.compiling.compilation")
     made = getattr(import_module(f"lunette.kernels.cpu.{module}"), factory)(*arguments)
     code = compilation.machine_code(made.py_func)
-    for folder in _folders():
-        with suppress(OSError):
-            _write(folder, file, key, code)
-            _prune(folder, file)
-            break
+    _keep(name, code)
     return _callable(code)
+
+
+def _digest(name: tuple[Any, ...]) -> tuple[bytes, str]:
+    """The key of a kernel in these circumstances, and the name of its file."""
+    key = hashlib.sha256(repr((_circumstances(), settings.changed(), name)).encode()).digest()
+    return key, "-".join([*map(str, name), key.hex()[:16]]) + ".kernel"
+
+
+def _keep(name: tuple[Any, ...], code: bytes) -> None:
+    """Write machine code where it can be; a warning, once, if others could write everywhere else."""
+    key, file = _digest(name)  # Numba is loaded by now, perhaps with other settings
+    refused = []
+    for folder in _folders():
+        mode = 0o755 if folder.parent == HERE else 0o700  # an installation is for all users to read
+        try:
+            storage.write(folder, file, key, code, mode)
+        except storage.Untrusted as why:
+            refused.append(str(why))
+        except OSError:
+            continue
+        else:
+            storage.prune(folder, file)
+            return
+    if refused and not _warned:
+        _warned.append(True)
+        warnings.warn(
+            f"kernels are not kept on disk, and compile in every process: {'; '.join(refused)}",
+            storage.KernelCacheWarning,
+            stacklevel=2,
+        )
 
 
 # -- machine code in this process --
@@ -133,11 +159,6 @@ def _circumstances() -> tuple[Any, ...]:
     sources = hashlib.sha256()
     for path in sorted(HERE.rglob("*.py")):
         sources.update(str(path.relative_to(HERE)).encode() + b"\0" + path.read_bytes())
-    settings = sorted(
-        (variable, value)
-        for variable, value in os.environ.items()
-        if variable.startswith("NUMBA_") and variable != "NUMBA_CACHE_DIR"
-    )
     return (
         sources.hexdigest(),
         sys.platform,
@@ -146,7 +167,7 @@ def _circumstances() -> tuple[Any, ...]:
         llvm.get_host_cpu_features().flatten(),
         llvmlite.__version__,
         llvm.llvm_version_info,
-        settings,
+        settings.given(),
     )
 
 
@@ -168,36 +189,3 @@ def _user_folder() -> Path:
         return Path.home() / "Library" / "Caches"
     chosen = os.environ.get("XDG_CACHE_HOME")
     return Path(chosen) if chosen else Path.home() / ".cache"
-
-
-def _read(path: Path, key: bytes) -> bytes | None:
-    """What `_write` wrote for this key, whole; otherwise None."""
-    try:
-        content = path.read_bytes()
-    except OSError:
-        return None
-    checksum, code = content[:32], content[32:]
-    return code if checksum == hashlib.sha256(key + code).digest() else None
-
-
-def _write(folder: Path, file: str, key: bytes, code: bytes) -> None:
-    """Keep machine code. A reader finds all of it or nothing, and the last of several writers wins."""
-    folder.mkdir(parents=True, exist_ok=True)
-    part = folder / f"{file}.{os.urandom(8).hex()}"
-    try:
-        part.write_bytes(hashlib.sha256(key + code).digest() + code)
-        part.replace(folder / file)
-    finally:
-        part.unlink(missing_ok=True)
-
-
-def _prune(folder: Path, file: str) -> None:
-    """Of a kernel's machine code for other circumstances, such as an earlier version, keep the newest few."""
-    name, dash, _ = file.rpartition("-")
-    ages = {}
-    for path in folder.glob(f"{name}{dash}{'?' * 16}.kernel"):
-        with suppress(OSError):  # another process may be doing the same
-            ages[path] = path.stat().st_mtime
-    for path in sorted(ages, key=ages.__getitem__)[:-KEPT]:
-        with suppress(OSError):
-            path.unlink()

@@ -1,10 +1,9 @@
-"""What the kernels need of Numba: compilation with a disk cache, raw pointers, bits and one fused op."""
+"""What the kernels need of Numba: functions within kernels, raw pointers, bits and one fused op."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 import numba
@@ -12,7 +11,6 @@ from numba import types
 from numba.extending import intrinsic
 
 from lunette.kernels.cpu.compiling.compilation import OPTIONS, UNWRAPPED, Parts
-from lunette.kernels.cpu.compiling.library import HERE
 
 __all__ = ["apart", "bits", "compiled", "fma", "kernel", "pointer", "real", "within"]
 
@@ -31,19 +29,8 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile on first call, without the interpreter lock, and keep the code on disk.
-
-    Where no directory can be written (a read-only installation without NUMBA_CACHE_DIR or a home)
-    the code is compiled anew in each process.
-    """
-    function = _named(function)
-    try:
-        dispatcher = numba.njit(cache=True, **OPTIONS)(function)
-    except RuntimeError:
-        return numba.njit(**OPTIONS)(function)  # type: ignore[no-any-return]
-    _stamp(dispatcher)
-    _name_by_content(dispatcher)
-    return dispatcher  # type: ignore[no-any-return]
+    """A function of eight integers that `library` compiles with all it calls, and keeps."""
+    return numba.njit(**OPTIONS)(_named(function))  # type: ignore[no-any-return]
 
 
 def _named(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -59,30 +46,6 @@ def _named(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-def _stamp(dispatcher: Any) -> None:
-    """Make a cached kernel depend on every kernel source, for kernels are inlined in each other."""
-    file: Any = getattr(dispatcher._cache, "_cache_file", None)
-    if hasattr(file, "_source_stamp"):
-        file._source_stamp = (file._source_stamp, _sources())
-
-
-def _name_by_content(dispatcher: Any) -> None:
-    """Find a kernel on disk by what it closes over, not by Numba's names for this process's objects.
-
-    Numba looks a closure up by its pickled cells. Pickled functions and intrinsics carry an
-    identity that is drawn anew in each process, so a closure over them would never be found.
-    """
-    function = dispatcher.py_func
-    if function.__closure__ is None or not hasattr(dispatcher._cache, "_index_key"):
-        return
-
-    def key(signature: Any, codegen: Any) -> Any:
-        content = hashlib.sha256(repr(_content(function)).encode()).hexdigest()
-        return signature, codegen.magic_tuple(), content
-
-    dispatcher._cache._index_key = key
-
-
 def _content(value: Any) -> Any:
     """A value that a closure holds, as something whose repr is the same in every process."""
     function = getattr(value, "py_func", None) or getattr(value, "_defn", value)
@@ -92,14 +55,6 @@ def _content(value: Any) -> Any:
     if isinstance(value, (tuple, list)):
         return tuple(_content(item) for item in value)
     return value
-
-
-@cache
-def _sources() -> str:
-    digest = hashlib.sha256(numba.__version__.encode())
-    for path in sorted(HERE.rglob("*.py")):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()
 
 
 @intrinsic  # type: ignore[untyped-decorator]

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from lunette.kernels import threads
-from lunette.kernels.cpu.convolving import panels
-from lunette.kernels.cpu.convolving.cutting import DEPTH, plan
+from lunette.kernels.cpu.compiling.library import Kernels
+from lunette.kernels.cpu.convolving.blocks import address, room, run
+from lunette.kernels.cpu.convolving.cutting import Plan, plan
 from lunette.kernels.cpu.convolving.geometry import Phase, image_phases, window_phase
-from lunette.kernels.cpu.convolving.sliding import sliding
-from lunette.kernels.cpu.convolving.vectors import VECTOR_BYTES
+from lunette.kernels.cpu.convolving.sizes import BLOCKS, COLUMNS, POSITIONS, ROWS, VECTOR_BYTES
 from lunette.ops.base import Shape
 from lunette.ops.convolution import Convolution
 
@@ -23,22 +22,24 @@ __all__ = [
     "Place",
     "image_sums",
     "place",
-    "share",
     "window_sums",
 ]
 
 Array = np.ndarray[Any, Any]
+
+panels, sliding = Kernels("convolving.panels"), Kernels("convolving.sliding")
 
 SCRATCH = 1 << 23
 """Bytes of packed weights, or of widened half types, at a time."""
 
 
 class Place(NamedTuple):
-    """Where an array's numbers are: strides in elements; offsets of the batch items."""
+    """Where an array's numbers are: strides in elements; offsets of the batch items, and their address."""
 
     array: Array
     address: int
     offsets: Array
+    offsets_at: int
     channel: int
     strides: tuple[int, ...]
 
@@ -48,33 +49,31 @@ def place(array: Array, rank: int) -> Place:
     size = array.itemsize
     if not array.flags.aligned or any(stride % size for stride in array.strides):
         array = np.ascontiguousarray(array)
-    offsets, strides = _layout(array.shape, array.strides, size, rank)
-    return Place(array, _address(array), offsets, strides[0], strides[1:])
+    offsets, offsets_at, strides = _layout(array.shape, array.strides, size, rank)
+    return Place(array, address(array), offsets, offsets_at, strides[0], strides[1:])
 
 
 @lru_cache(maxsize=1024)
-def _layout(shape: Shape, strides: Shape, size: int, rank: int) -> tuple[Array, Shape]:
-    """Offsets of the batch items, and the strides of the channels and the axes, in elements."""
+def _layout(shape: Shape, strides: Shape, size: int, rank: int) -> tuple[Array, int, Shape]:
+    """Offsets of the batch items and their address, strides of the channels and the axes, in elements."""
     offsets, steps = np.zeros(1, np.int64), [stride // size for stride in strides]
     for n, step in zip(shape[: -rank - 1], steps, strict=False):
         offsets = np.add.outer(offsets, np.arange(n) * step).ravel()
-    return offsets, tuple(steps[-rank - 1 :])
-
-
-def _address(array: Array) -> int:
-    address: int = array.__array_interface__["data"][0]
-    return address
+    return offsets, address(offsets), tuple(steps[-rank - 1 :])
 
 
 class Form(NamedTuple):
-    """The type of the arithmetic, its zero, and the bytes of a number."""
+    """The type of the arithmetic, its name, and the bytes of a number."""
 
     work: Any
-    zero: Any
+    name: str
     size: int
 
 
-FORMS = {np.dtype(work): Form(work, work(0), work().itemsize) for work in (np.float32, np.float64)}
+FORMS = {
+    np.dtype(work): Form(work, np.dtype(work).name, work().itemsize)
+    for work in (np.float32, np.float64)
+}
 
 
 def window_sums(op: Convolution, sources: list[Any], bias: list[Array], out: Array) -> None:
@@ -116,37 +115,78 @@ def _correlate(
     items, count = len(target.offsets), len(sources)
     strides = (*(p.strides for p in places), spread)
     cut = plan(phase, strides, items, groups, channels, group_rows, count, form.size)
-    biases = np.empty(0, form.work) if not bias else np.ascontiguousarray(bias[0], form.work)
-    inputs = (
-        np.array([p.address for p in places]), np.array([p.offsets for p in places]),
-        np.array([p.channel for p in places]), cut.strides[:-1], channels,
-    )  # fmt: skip
+    biases = np.ascontiguousarray(bias[0], form.work) if bias else None
     row_bytes = count * groups * channels * max(1, len(phase.taps)) * form.size
+    height = ROWS if cut.variant < 0 else BLOCKS[cut.variant][0]
     if cut.slide:
-        kernel, chunks = sliding(*cut.slide), [cut.slab_channels, cut.channel_chunk]
         height = cut.slide.vectors * VECTOR_BYTES // form.size
-    elif cut.variant < 0:
-        kernel, height = panels.copied, panels.ROWS
-        chunks = [cut.slab_channels, cut.channel_chunk, cut.tap_chunk, cut.near]
-    else:
-        kernel, chunks = panels.in_place[cut.variant], [DEPTH]
-        height = panels.BLOCKS[cut.variant][0]
     at_a_time = max(1, SCRATCH // (row_bytes * height)) * height
     for first in range(0, group_rows, at_a_time):
         rows = min(at_a_time, group_rows - first)
         packed = [
             _packed(p, phase, axes, first, rows, height, groups, channels, form) for p in weights
         ]
-        outputs = (
-            np.array([_address(p) for p in packed]), rows, group_rows, biases[first:],
-            target.address + (start + first * target.channel) * out.itemsize,
-            target.offsets, target.channel, cut.strides[-1], form.zero, form.size,
-        )  # fmt: skip
-        share(
-            kernel, cut.slab.units * groups,
-            (cut.slab.units, cut.counts, cut.lengths, cut.steps, cut.slab.blocks, cut.slab.shape,
-             cut.slab.planes, cut.table, *chunks, *inputs, *outputs),
-        )  # fmt: skip
+        if rows not in cut.ready:
+            cut.ready[rows] = _kernel(cut, form.name), *_room(cut, channels, rows, count, form.size)
+        kernel, (_, *parts), scratch = cut.ready[rows]
+        numbers = [
+            *cut.numbers, rows, group_rows,
+            0 if biases is None else address(biases) + first * form.size,
+            target.address + (start + first * target.channel) * form.size,
+            target.offsets_at, target.channel, *parts, count,
+        ]  # fmt: skip
+        for source, weight, strides_at in zip(places, packed, cut.strides_at, strict=True):
+            numbers += (
+                source.address,
+                source.offsets_at,
+                source.channel,
+                strides_at,
+                address(weight),
+            )
+        run(kernel, cut.slab.units * groups, numbers, scratch)
+
+
+def _kernel(cut: Plan, dtype: str) -> Any:
+    """The kernel of a plan."""
+    if cut.slide:
+        return sliding.sliding_kernel(dtype, *cut.slide)
+    if cut.variant < 0:
+        return panels.copied_kernel(dtype)
+    return panels.in_place_kernel(dtype, *BLOCKS[cut.variant])
+
+
+@cache
+def _pack(dtype: str) -> Any:
+    return panels.pack_kernel(dtype)
+
+
+def _room(cut: Plan, channels: int, rows: int, sources: int, size: int) -> tuple[list[int], int]:
+    """Where a kernel keeps its slab, sums, starts and what else it needs, and how many bytes that is."""
+    lanes = VECTOR_BYTES // size
+    block_rows, block_columns = map(int, cut.slab.blocks)
+    area = len(cut.slab.planes) * int(cut.slab.shape[0] * cut.slab.shape[1])
+    once = sources * -(-channels // cut.slab_channels) == 1
+    if cut.slide:
+        vectors, length, taps, _ = cut.slide
+        row_lanes = vectors * lanes
+        row_blocks = -(-rows // row_lanes)
+        # Positions of a row, rounded up, and those that the last vector of a transpose reads.
+        positions = -(-block_columns // length) * length
+        lines = min(block_rows, max(1, POSITIONS // positions)) if once else row_blocks * block_rows
+        slab, sums = cut.slab_channels * area + length + taps + lanes, lines * positions + lanes
+        parts = [slab, sums * row_lanes, row_blocks * row_lanes, lanes * lanes]
+    elif cut.variant < 0:
+        row_blocks, columns = -(-rows // ROWS), COLUMNS * lanes
+        slots = cut.near if once else -(-block_rows * block_columns // columns)
+        tile = cut.near * cut.channel_chunk * cut.tap_chunk * columns
+        slab, sums = cut.slab_channels * area + columns, row_blocks * slots * ROWS * columns
+        parts = [slab, sums, row_blocks * ROWS * lanes, tile]
+    else:
+        height, width = BLOCKS[cut.variant]
+        row_blocks, columns = -(-rows // height), width * lanes
+        slab, sums = sources * channels * area + columns, row_blocks * height * columns
+        parts = [slab, sums, row_blocks * height * lanes, 0]
+    return room([*(n * size for n in parts), 8 * (len(cut.counts) + cut.near)])
 
 
 def _packed(
@@ -163,34 +203,29 @@ def _packed(
     """Rows `first … first + rows` of every group's weights, as blocks of `height` rows."""
     strides = tuple(stride // weight.array.itemsize for stride in weight.array.strides)
     steps = strides[axes[1]], *strides[2:]
-    offsets, whole = _numbers(phase.kernel, weight.array.shape[2:], steps, channels)
+    offsets, offsets_at, whole = _numbers(phase.kernel, weight.array.shape[2:], steps, channels)
     blocks = -(-rows // height)
     packed = np.empty(groups * blocks * len(offsets) * height, form.work)
-    address = weight.address + first * strides[axes[0]] * weight.array.itemsize
+    source = weight.address + first * strides[axes[0]] * weight.array.itemsize
     group_stride = weight.array.shape[0] // groups * strides[0]
-    share(
-        panels.pack, groups * blocks,
-        (_address(packed), address, strides[axes[0]], group_stride, offsets,
-         whole, rows, blocks, height, form.zero, form.size),
-        workers=1 if packed.size < 1 << 16 else 0,
-    )  # fmt: skip
+    numbers = [
+        address(packed), source, strides[axes[0]], group_stride, offsets_at, len(offsets),
+        whole, rows, blocks, height,
+    ]  # fmt: skip
+    workers = 1 if packed.size < 1 << 16 else 0
+    run(_pack(form.name), groups * blocks, numbers, workers=workers)
     return packed
 
 
 @lru_cache(maxsize=1024)
-def _numbers(kernel: Shape, shape: Shape, strides: Shape, channels: int) -> tuple[Array, bool]:
-    """The offset of each (channel, tap) in a row of the weights, and whether they are side by side."""
+def _numbers(kernel: Shape, shape: Shape, strides: Shape, channels: int) -> tuple[Array, int, bool]:
+    """The offset of each (channel, tap) in a row of the weights, where they are, and if side by side."""
     taps = np.zeros(len(kernel), np.int64)
     if kernel:
         for index, stride in zip(np.unravel_index(kernel, shape), strides[1:], strict=True):
             taps += index * stride
     offsets = np.add.outer(np.arange(channels) * strides[0], taps).ravel()
-    return offsets, bool((np.diff(offsets) == 1).all())
-
-
-def share(kernel: Any, units: int, arguments: tuple[Any, ...], workers: int = 0) -> None:
-    """Run a kernel's units on all threads, or on so many."""
-    threads.run(lambda first, last: kernel(first, last, *arguments), units, workers)
+    return offsets, address(offsets), bool((np.diff(offsets) == 1).all())
 
 
 def _spread(op: Convolution, sources: list[Any], bias: list[Array], out: Array) -> None:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from lunette.kernels.cpu.convolving.blocks import address, slab_numbers
 from lunette.kernels.cpu.convolving.geometry import (
     Axis,
     Phase,
@@ -24,8 +25,7 @@ from lunette.kernels.cpu.convolving.geometry import (
     merge,
     slab,
 )
-from lunette.kernels.cpu.convolving.panels import BLOCKS, COLUMNS, ROWS
-from lunette.kernels.cpu.convolving.vectors import SUMS, VECTOR_BYTES
+from lunette.kernels.cpu.convolving.sizes import BLOCKS, COLUMNS, ROWS, SUMS, VECTOR_BYTES
 
 __all__ = ["DEPTH", "Plan", "Slide", "plan"]
 
@@ -75,7 +75,9 @@ class Plan(NamedTuple):
     Where there is a `slide`, windows are read in the slab number by number; where `variant` is not
     negative, vector by vector, in blocks of that number; else they are copied into panels, of which
     `near` are multiplied together. `table` has the place in the slab of every (channel, tap), or run
-    of taps, or of those of a chunk.
+    of taps, or of those of a chunk. `numbers` begin the table that a kernel is told, and
+    `strides_at` are the sources': addresses in these arrays. `ready` has the kernel and its scratch
+    memory by the rows that are made at a time.
     """
 
     lengths: Array
@@ -90,6 +92,9 @@ class Plan(NamedTuple):
     channel_chunk: int
     tap_chunk: int
     near: int
+    numbers: tuple[int, ...]
+    strides_at: tuple[int, ...]
+    ready: dict[int, Any]
 
 
 @lru_cache(maxsize=1024)
@@ -134,9 +139,14 @@ def plan(
         fitting = SLAB // (area * size * channel_chunk) * channel_chunk
         slab_channels = min(channels, max(channel_chunk, fitting))
     places = np.add.outer(np.arange(slab_channels) * area, cells).ravel() * size
+    *strides_at, out_strides = (address(row) for row in table)
+    numbers = (
+        *slab_numbers(counts, lengths, steps, found), found.units, out_strides, address(places), len(cells),
+        slab_channels, DEPTH if variant >= 0 else channel_chunk, tap_chunk, near, channels,
+    )  # fmt: skip
     return Plan(
         lengths, counts, steps, table, found, places, slide, variant, slab_channels, channel_chunk,
-        tap_chunk, near,
+        tap_chunk, near, numbers, tuple(strides_at), {},
     )  # fmt: skip
 
 

@@ -9,58 +9,111 @@ Where there are few, windows are read in the slab. Runs of taps side by side hav
 # mypy: disallow-untyped-defs = False
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
-import numpy as np
+from numba import types
 
-from lunette.kernels.cpu.compiling.machine import apart, compiled, kernel
-from lunette.kernels.cpu.convolving.products import multiply_add
-from lunette.kernels.cpu.convolving.slabs import elements, lay, place, put
-from lunette.kernels.cpu.convolving.vectors import (
-    SUMS,
-    VECTOR_BYTES,
-    collect,
-    copy_vectors,
-    transpose_square,
+from lunette.kernels.cpu.compiling import machine
+from lunette.kernels.cpu.compiling.machine import apart, compiled, pointer
+from lunette.kernels.cpu.convolving.blocks import (
+    BIAS,
+    BLOCK_COLUMNS,
+    BLOCK_HEIGHT,
+    BLOCK_ROWS,
+    CHANNEL_CHUNK,
+    COUNTS,
+    DEPTH,
+    FIRST_SOURCE,
+    GROUP_ROWS,
+    GROUP_STRIDE,
+    HEIGHT,
+    IN_CHANNELS,
+    INTEGERS_AT,
+    LENGTHS,
+    NEAR,
+    OTHER_AT,
+    OUT,
+    OUT_CHANNEL,
+    OUT_OFFSETS,
+    OUT_STRIDES,
+    PACKED,
+    PACKED_OFFSETS,
+    PACKED_ROWS,
+    PACKED_TO,
+    PLANE_COUNT,
+    PLANES,
+    RANK,
+    ROW_BLOCKS,
+    ROW_STRIDE,
+    ROWS_NOW,
+    SIDE_BY_SIDE,
+    SLAB_CHANNELS,
+    SOURCE,
+    SOURCE_CHANNEL,
+    SOURCE_OFFSETS,
+    SOURCE_STRIDES,
+    SOURCE_WIDTH,
+    SOURCES,
+    STARTS_AT,
+    STEPS,
+    SUMS_AT,
+    TABLE,
+    TAP_CHUNK,
+    TAPS_OF_CHANNEL,
+    UNITS,
+    WEIGHT,
+    WIDTH,
 )
+from lunette.kernels.cpu.convolving.products import multiply_add
+from lunette.kernels.cpu.convolving.sizes import COLUMNS, ROWS, VECTOR_BYTES
+from lunette.kernels.cpu.convolving.slabs import elements, lay, place, put, zero_of, zeros
+from lunette.kernels.cpu.convolving.vectors import collect, copy_vectors, transpose_square
 
-__all__ = ["BLOCKS", "COLUMNS", "ROWS", "copied", "in_place", "pack"]
-
-COLUMNS = 3
-ROWS = SUMS // COLUMNS
-"""A block of `copied`: ROWS output channels × COLUMNS vectors of positions."""
-BLOCKS = ((ROWS, COLUMNS), (ROWS // 2, 2 * COLUMNS), (1, 12))
-"""Blocks of `in_place`: the fewer the channels, the longer."""
+__all__ = ["copied_kernel", "in_place_kernel", "pack_kernel"]
 
 
-@kernel
-def pack(
-    first, last, target, weight, row_stride, group_stride, offsets, whole, rows, blocks, height,
-    zero, size,
-):  # fmt: skip
-    """The weights as blocks (group, block of `height` rows): k × height, zeros for missing rows.
+@cache
+def pack_kernel(dtype: str) -> Any:
+    """The weights as blocks (group, block of `height` rows): k × height, zeros for missing rows."""
+    zero, size = zero_of(dtype)
+    lanes = VECTOR_BYTES // size
 
-    `whole` says that the numbers of a row lie side by side.
-    """
-    depth, lanes = offsets.size, VECTOR_BYTES // size
-    for unit in range(first, last):
-        group, row = unit // blocks, unit % blocks * height
-        to = target + unit * depth * height * size
-        at = weight + (group * group_stride + row * row_stride) * size
-        out, values, known = elements(to, zero), elements(at, zero), min(height, rows - row)
-        squares = depth // lanes * lanes if whole and known == height and height % lanes == 0 else 0
-        for k in range(0, squares, lanes):
-            for r in range(0, height, lanes):
-                transpose_square(
-                    to + (k * height + r) * size, height * size,
-                    at + (r * row_stride + offsets[k]) * size, row_stride * size, zero,
-                )  # fmt: skip
-        for k in range(squares, depth):
-            offset = offsets[k]
-            for r in range(known):
-                out[k * height + r] = values[r * row_stride + offset]
-            for r in range(known, height):
-                out[k * height + r] = zero
+    @machine.kernel
+    def pack(first, last, told, scratch, _a, _b, _c, _d):
+        a = pointer(told, types.int64)
+        target, weight, offsets = a[PACKED_TO], a[WEIGHT], pointer(a[PACKED_OFFSETS], types.int64)
+        row_stride, group_stride, depth = a[ROW_STRIDE], a[GROUP_STRIDE], a[DEPTH]
+        rows, blocks, height, whole = (
+            a[PACKED_ROWS],
+            a[ROW_BLOCKS],
+            a[BLOCK_HEIGHT],
+            a[SIDE_BY_SIDE],
+        )
+        for unit in range(first, last):
+            group, row = unit // blocks, unit % blocks * height
+            to = target + unit * depth * height * size
+            at = weight + (group * group_stride + row * row_stride) * size
+            out, values, known = elements(to, zero), elements(at, zero), min(height, rows - row)
+            squares = (
+                depth // lanes * lanes
+                if whole != 0 and known == height and height % lanes == 0
+                else 0
+            )
+            for k in range(0, squares, lanes):
+                for r in range(0, height, lanes):
+                    transpose_square(
+                        to + (k * height + r) * size, height * size,
+                        at + (r * row_stride + offsets[k]) * size, row_stride * size, zero,
+                    )  # fmt: skip
+            for k in range(squares, depth):
+                offset = offsets[k]
+                for r in range(known):
+                    out[k * height + r] = values[r * row_stride + offset]
+                for r in range(known, height):
+                    out[k * height + r] = zero
+
+    return pack
 
 
 @compiled
@@ -116,12 +169,8 @@ def multiply(
         )  # fmt: skip
 
 
-@kernel
-def copied(
-    first, last, units, counts, lengths, steps, blocks, shape, planes, table, slab_channels,
-    channel_chunk, tap_chunk, near, sources, offsets, channels, strides, in_channels, packed, rows,
-    group_rows, bias, out, out_offsets, out_channel, out_strides, zero, size,
-):  # fmt: skip
+@cache
+def copied_kernel(dtype: str) -> Any:
     """Units (group, block of output rows): sums over channels and taps.
 
     `out[group·group_rows + r] = bias + Σ_source Σ_channel Σ_tap packed · source`, a fold that starts
@@ -129,110 +178,128 @@ def copied(
     `table` has the offset in it, in bytes, of each (channel, tap); `near` panels are multiplied
     together.
     """
-    rank, count_taps = counts.size, table.size // slab_channels
+    zero, size = zero_of(dtype)
     lanes = VECTOR_BYTES // size
     columns, pitch = COLUMNS * lanes, COLUMNS * VECTOR_BYTES
-    height, width = shape
-    area = planes.shape[0] * height * width
-    depth, row_blocks = in_channels * count_taps, (rows + ROWS - 1) // ROWS
-    slabs = (in_channels + slab_channels - 1) // slab_channels
-    once = sources.size * slabs == 1
-    slots = near if once else (blocks[0] * blocks[1] + columns - 1) // columns
-    line = 64 // size  # buffers start on a cache line
-    slab = np.empty(slab_channels * area + columns + line, type(zero))
-    tile = np.empty(near * channel_chunk * min(count_taps, tap_chunk) * columns + line, type(zero))
-    sums = np.empty(row_blocks * slots * ROWS * columns + line, type(zero))
-    starts = np.empty(row_blocks * ROWS * lanes + line, type(zero))
-    slab_at, tile_at = -(-slab.ctypes.data // 64) * 64, -(-tile.ctypes.data // 64) * 64
-    sums_at, starts_at = -(-sums.ctypes.data // 64) * 64, -(-starts.ctypes.data // 64) * 64
-    slab[slab_channels * area :] = zero
-    spread = elements(starts_at, zero)
-    index, first_later = np.zeros(rank, np.int64), np.zeros(near, np.int64)
-    stride, jump = out_strides[rank - 1], out_strides[rank - 2]
-    for unit in range(first, last):
-        group = unit // units
-        item, row, column = place(unit % units, counts, blocks, index)
-        high = min(blocks[0], counts[rank - 2] - row)
-        wide = min(blocks[1], counts[rank - 1] - column)
-        positions = high * wide
-        used = (positions + columns - 1) // columns
-        target = out_offsets[item] + row * jump + column * stride
-        for a in range(rank - 2):
-            target += index[a] * out_strides[a]
-        target = out + (target + group * group_rows * out_channel) * size
-        whole = stride == 1 and (high == 1 or jump == wide)
-        for r in range(row_blocks * ROWS):
-            value = bias[group * group_rows + r] if r < rows and bias.size else zero
-            for j in range(lanes):
-                spread[r * lanes + j] = value
-        for part in range(sources.size * slabs):
-            s, begin = part // slabs, part % slabs * slab_channels
-            end = min(in_channels, begin + slab_channels)
-            lay(
-                slab_at, index, row, column, shape, planes, sources[s], offsets[s, item],
-                channels[s], strides[s], lengths, steps, group * in_channels + begin,
-                group * in_channels + end, zero, size,
-            )  # fmt: skip
-            for p in range(0, used, near):
-                p_end = min(used, p + near)
-                slot = p if once else 0
-                for c in range(begin, end, channel_chunk):
-                    c_end = min(end, c + channel_chunk)
-                    for t in range(0, count_taps, tap_chunk):
-                        now = (c_end - c) * (min(count_taps, t + tap_chunk) - t)
-                        done = c * count_taps + t
-                        places = table[(c - begin) * count_taps + t :].ctypes.data
-                        for q in range(p, p_end):
-                            align(
-                                tile_at + (q - p) * now * pitch, pitch, slab_at, places, now,
-                                q * columns, positions, wide, width, zero, size,
-                            )  # fmt: skip
-                        first_chunk = s == 0 and done == 0
-                        last_chunk = s + 1 == sources.size and done + now == depth
-                        for q in range(p, p_end):
-                            y, x = q * columns // wide, q * columns % wide
-                            first_later[q - p] = target + (y * jump + x * stride) * size
-                        for block in range(row_blocks):
-                            k = (group * row_blocks + block) * depth + done
+
+    @machine.kernel
+    def copied(first, last, told, scratch, _a, _b, _c, _d):
+        a = pointer(told, types.int64)
+        rank, counts, lengths = (
+            a[RANK],
+            pointer(a[COUNTS], types.int64),
+            pointer(a[LENGTHS], types.int64),
+        )
+        steps, planes = pointer(a[STEPS], types.int64), pointer(a[PLANES], types.int64)
+        block_rows, block_columns, plane_count = a[BLOCK_ROWS], a[BLOCK_COLUMNS], a[PLANE_COUNT]
+        height, width = a[HEIGHT], a[WIDTH]
+        units, table = a[UNITS], a[TABLE]
+        in_channels, rows, group_rows = a[IN_CHANNELS], a[ROWS_NOW], a[GROUP_ROWS]
+        bias, has_bias = elements(a[BIAS], zero), a[BIAS] != 0
+        out, out_offsets, out_channel = a[OUT], pointer(a[OUT_OFFSETS], types.int64), a[OUT_CHANNEL]
+        out_strides, sources = pointer(a[OUT_STRIDES], types.int64), a[SOURCES]
+        slab_channels, count_taps = a[SLAB_CHANNELS], a[TAPS_OF_CHANNEL]
+        channel_chunk, tap_chunk, near = a[CHANNEL_CHUNK], a[TAP_CHUNK], a[NEAR]
+        area = plane_count * height * width
+        depth, row_blocks = in_channels * count_taps, (rows + ROWS - 1) // ROWS
+        slabs = (in_channels + slab_channels - 1) // slab_channels
+        once = sources * slabs == 1
+        slab_at, tile_at = scratch, scratch + a[OTHER_AT]
+        sums_at, starts_at = scratch + a[SUMS_AT], scratch + a[STARTS_AT]
+        zeros(slab_at + slab_channels * area * size, columns, zero)
+        spread = elements(starts_at, zero)
+        index = pointer(scratch + a[INTEGERS_AT], types.int64)
+        first_later = pointer(scratch + a[INTEGERS_AT] + rank * 8, types.int64)
+        stride, jump = out_strides[rank - 1], out_strides[rank - 2]
+        for unit in range(first, last):
+            group = unit // units
+            item, row, column = place(unit % units, counts, rank, block_rows, block_columns, index)
+            high = min(block_rows, counts[rank - 2] - row)
+            wide = min(block_columns, counts[rank - 1] - column)
+            positions = high * wide
+            used = (positions + columns - 1) // columns
+            target = out_offsets[item] + row * jump + column * stride
+            for axis in range(rank - 2):
+                target += index[axis] * out_strides[axis]
+            target = out + (target + group * group_rows * out_channel) * size
+            whole = stride == 1 and (high == 1 or jump == wide)
+            for r in range(row_blocks * ROWS):
+                value = bias[group * group_rows + r] if r < rows and has_bias else zero
+                for j in range(lanes):
+                    spread[r * lanes + j] = value
+            for part in range(sources * slabs):
+                s, begin = part // slabs, part % slabs * slab_channels
+                end = min(in_channels, begin + slab_channels)
+                g = FIRST_SOURCE + s * SOURCE_WIDTH
+                offset = pointer(a[g + SOURCE_OFFSETS], types.int64)[item]
+                strides, packed = pointer(a[g + SOURCE_STRIDES], types.int64), a[g + PACKED]
+                lay(
+                    slab_at, index, row, column, rank, height, width, planes, plane_count, a[g + SOURCE],
+                    offset, a[g + SOURCE_CHANNEL], strides, lengths, steps, group * in_channels + begin,
+                    group * in_channels + end, zero, size,
+                )  # fmt: skip
+                for p in range(0, used, near):
+                    p_end = min(used, p + near)
+                    slot = p if once else 0
+                    for c in range(begin, end, channel_chunk):
+                        c_end = min(end, c + channel_chunk)
+                        for t in range(0, count_taps, tap_chunk):
+                            now = (c_end - c) * (min(count_taps, t + tap_chunk) - t)
+                            done = c * count_taps + t
+                            places = table + ((c - begin) * count_taps + t) * 8
                             for q in range(p, p_end):
-                                kept = sums_at + ((q - slot) * row_blocks + block) * ROWS * pitch
-                                start, start_row, start_step = kept, pitch, VECTOR_BYTES
-                                if first_chunk:
-                                    start = starts_at + block * ROWS * VECTOR_BYTES
-                                    start_row, start_step = VECTOR_BYTES, 0
-                                left = positions - q * columns
-                                to, to_row = kept, pitch
-                                later = first_later[q - p] + block * ROWS * out_channel * size
-                                if last_chunk and goes(whole, left, lanes, block, rows):
-                                    to, to_row = later, out_channel * size
-                                multiply(
-                                    left, last_chunk, packed[s] + k * ROWS * size,
-                                    tile_at + (q - p) * now * pitch, pitch, start, start_row,
-                                    start_step, to, to_row, later, out_channel * size, now, zero,
-                                    size,
+                                align(
+                                    tile_at + (q - p) * now * pitch, pitch, slab_at, places, now,
+                                    q * columns, positions, wide, width, zero, size,
                                 )  # fmt: skip
-                if s + 1 < sources.size or end < in_channels:
-                    continue
-                for q in range(p, p_end):
-                    left = positions - q * columns
-                    direct = 0
-                    if depth and goes(whole, left, lanes, 0, rows):
-                        direct = rows // ROWS * ROWS
-                    at = sums_at + (q - slot) * row_blocks * ROWS * pitch
-                    if not depth:
-                        for r in range(rows):
-                            for v in range(COLUMNS):
-                                copy_vectors(
-                                    at + r * pitch + v * VECTOR_BYTES,
-                                    starts_at + r * VECTOR_BYTES, lanes, zero,
-                                )  # fmt: skip
-                    scatter(
-                        target + direct * out_channel * size, out_channel * size,
-                        at + direct * pitch, pitch, rows - direct, q * columns,
-                        min(columns, left), wide, wide, jump, stride, lanes, zero, size,
-                    )  # fmt: skip
-    # An array is freed after its last mention, and these are in use until here by their addresses.
-    return slab.size, tile.size, sums.size, starts.size
+                            first_chunk = s == 0 and done == 0
+                            last_chunk = s + 1 == sources and done + now == depth
+                            for q in range(p, p_end):
+                                y, x = q * columns // wide, q * columns % wide
+                                first_later[q - p] = target + (y * jump + x * stride) * size
+                            for block in range(row_blocks):
+                                k = (group * row_blocks + block) * depth + done
+                                for q in range(p, p_end):
+                                    kept = (
+                                        sums_at + ((q - slot) * row_blocks + block) * ROWS * pitch
+                                    )
+                                    start, start_row, start_step = kept, pitch, VECTOR_BYTES
+                                    if first_chunk:
+                                        start = starts_at + block * ROWS * VECTOR_BYTES
+                                        start_row, start_step = VECTOR_BYTES, 0
+                                    left = positions - q * columns
+                                    to, to_row = kept, pitch
+                                    later = first_later[q - p] + block * ROWS * out_channel * size
+                                    if last_chunk and goes(whole, left, lanes, block, rows):
+                                        to, to_row = later, out_channel * size
+                                    multiply(
+                                        left, last_chunk, packed + k * ROWS * size,
+                                        tile_at + (q - p) * now * pitch, pitch, start, start_row,
+                                        start_step, to, to_row, later, out_channel * size, now, zero,
+                                        size,
+                                    )  # fmt: skip
+                    if s + 1 < sources or end < in_channels:
+                        continue
+                    for q in range(p, p_end):
+                        left = positions - q * columns
+                        direct = 0
+                        if depth and goes(whole, left, lanes, 0, rows):
+                            direct = rows // ROWS * ROWS
+                        at = sums_at + (q - slot) * row_blocks * ROWS * pitch
+                        if not depth:
+                            for r in range(rows):
+                                for v in range(COLUMNS):
+                                    copy_vectors(
+                                        at + r * pitch + v * VECTOR_BYTES,
+                                        starts_at + r * VECTOR_BYTES, lanes, zero,
+                                    )  # fmt: skip
+                        scatter(
+                            target + direct * out_channel * size, out_channel * size,
+                            at + direct * pitch, pitch, rows - direct, q * columns,
+                            min(columns, left), wide, wide, jump, stride, lanes, zero, size,
+                        )  # fmt: skip
+
+    return copied
 
 
 @compiled
@@ -261,64 +328,75 @@ def goes(whole, left, lanes, block, rows):
     return whole and (left >= COLUMNS * lanes or left % lanes == 0) and (block + 1) * ROWS <= rows
 
 
-def _in_place(height: int, width: int) -> Any:
-    """The kernel for blocks of `height` output channels and `width` vectors of positions."""
+@cache
+def in_place_kernel(dtype: str, height: int, width: int) -> Any:
+    """Units (group, block of output rows): `out = bias + Σ packed · source`, the same fold.
+
+    A block is `height` output channels × `width` vectors of positions. `table` has the offset in the
+    slab, in bytes, of each (channel, tap); a chunk of them is multiplied with all output channels
+    while they are in the first-level cache.
+    """
+    zero, size = zero_of(dtype)
+    lanes = VECTOR_BYTES // size
+    columns, pitch = width * lanes, width * VECTOR_BYTES
     narrow = width // 3  # vectors of a last panel that has few positions
 
-    @kernel
-    def in_place(
-        first, last, units, counts, lengths, steps, blocks, shape, planes, table, chunk, sources,
-        offsets, channels, strides, in_channels, packed, rows, group_rows, bias, out, out_offsets,
-        out_channel, out_strides, zero, size,
-    ):  # fmt: skip
-        """Units (group, block of output rows): `out = bias + Σ packed · source`, the same fold.
-
-        `table` has the offset in the slab, in bytes, of each (channel, tap); `chunk` of them are
-        multiplied with all output channels while they are in the first-level cache.
-        """
-        rank, depth = counts.size, table.size
-        slab_high, slab_wide = shape
-        area = in_channels * planes.shape[0] * slab_high * slab_wide
-        lanes, row_blocks = VECTOR_BYTES // size, (rows + height - 1) // height
-        columns, pitch, line = width * lanes, width * VECTOR_BYTES, 64 // size
-        slab = np.empty(sources.size * area + columns + line, type(zero))
-        slab[sources.size * area :] = zero
-        sums = np.empty(row_blocks * height * columns + line, type(zero))
-        starts = np.empty(row_blocks * height * lanes + line, type(zero))
-        slab_at, sums_at = -(-slab.ctypes.data // 64) * 64, -(-sums.ctypes.data // 64) * 64
-        starts_at = -(-starts.ctypes.data // 64) * 64
+    @machine.kernel
+    def in_place(first, last, told, scratch, _a, _b, _c, _d):
+        a = pointer(told, types.int64)
+        rank, counts, lengths = (
+            a[RANK],
+            pointer(a[COUNTS], types.int64),
+            pointer(a[LENGTHS], types.int64),
+        )
+        steps, planes = pointer(a[STEPS], types.int64), pointer(a[PLANES], types.int64)
+        block_rows, block_columns, plane_count = a[BLOCK_ROWS], a[BLOCK_COLUMNS], a[PLANE_COUNT]
+        slab_high, slab_wide = a[HEIGHT], a[WIDTH]
+        units, table = a[UNITS], a[TABLE]
+        in_channels, rows, group_rows = a[IN_CHANNELS], a[ROWS_NOW], a[GROUP_ROWS]
+        bias, has_bias = elements(a[BIAS], zero), a[BIAS] != 0
+        out, out_offsets, out_channel = a[OUT], pointer(a[OUT_OFFSETS], types.int64), a[OUT_CHANNEL]
+        out_strides, sources = pointer(a[OUT_STRIDES], types.int64), a[SOURCES]
+        depth, chunk = in_channels * a[TAPS_OF_CHANNEL], a[CHANNEL_CHUNK]
+        area = in_channels * plane_count * slab_high * slab_wide
+        row_blocks = (rows + height - 1) // height
+        slab_at, sums_at, starts_at = scratch, scratch + a[SUMS_AT], scratch + a[STARTS_AT]
+        zeros(slab_at + sources * area * size, columns, zero)
         spread = elements(starts_at, zero)
-        index = np.zeros(rank, np.int64)
+        index = pointer(scratch + a[INTEGERS_AT], types.int64)
         stride, jump = out_strides[rank - 1], out_strides[rank - 2]
         for unit in range(first, last):
             group = unit // units
-            item, row, column = place(unit % units, counts, blocks, index)
-            high = min(blocks[0], counts[rank - 2] - row)
-            wide = min(blocks[1], counts[rank - 1] - column)
+            item, row, column = place(unit % units, counts, rank, block_rows, block_columns, index)
+            high = min(block_rows, counts[rank - 2] - row)
+            wide = min(block_columns, counts[rank - 1] - column)
             positions = (high - 1) * slab_wide + wide
             target = out_offsets[item] + row * jump + column * stride
-            for a in range(rank - 2):
-                target += index[a] * out_strides[a]
+            for axis in range(rank - 2):
+                target += index[axis] * out_strides[axis]
             target = out + (target + group * group_rows * out_channel) * size
             whole = stride == 1 and (high == 1 or (jump == wide and slab_wide == wide))
             for r in range(row_blocks * height):
-                value = bias[group * group_rows + r] if r < rows and bias.size else zero
+                value = bias[group * group_rows + r] if r < rows and has_bias else zero
                 for j in range(lanes):
                     spread[r * lanes + j] = value
-            for s in range(sources.size):
+            for s in range(sources):
+                g = FIRST_SOURCE + s * SOURCE_WIDTH
+                offset = pointer(a[g + SOURCE_OFFSETS], types.int64)[item]
+                strides = pointer(a[g + SOURCE_STRIDES], types.int64)
                 lay(
-                    slab_at + s * area * size, index, row, column, shape, planes, sources[s],
-                    offsets[s, item], channels[s], strides[s], lengths, steps,
+                    slab_at + s * area * size, index, row, column, rank, slab_high, slab_wide, planes,
+                    plane_count, a[g + SOURCE], offset, a[g + SOURCE_CHANNEL], strides, lengths, steps,
                     group * in_channels, (group + 1) * in_channels, zero, size,
                 )  # fmt: skip
             for begin in range(0, positions, columns):
                 full = whole and positions - begin >= columns
                 y, x = begin // slab_wide, begin % slab_wide
                 first_later = target + (y * jump + x * stride) * size
-                for s in range(sources.size):
+                for s in range(sources):
                     for k in range(0, depth, chunk):
                         now = min(chunk, depth - k)
-                        ends = s + 1 == sources.size and k + now == depth
+                        ends = s + 1 == sources and k + now == depth
                         for r in range(0, row_blocks * height, height):
                             kept = sums_at + r * pitch
                             start, start_row, start_step = kept, pitch, VECTOR_BYTES
@@ -326,10 +404,10 @@ def _in_place(height: int, width: int) -> Any:
                                 start = starts_at + r * VECTOR_BYTES
                                 start_row, start_step = VECTOR_BYTES, 0
                             to, to_row = kept, pitch
-                            block = (group * row_blocks * height + r) * depth + k * height
-                            at = packed[s] + block * size
+                            done = (group * row_blocks * height + r) * depth + k * height
+                            at = a[FIRST_SOURCE + s * SOURCE_WIDTH + PACKED] + done * size
                             windows = slab_at + (s * area + begin) * size
-                            places = table[k:].ctypes.data
+                            places = table + k * 8
                             later, later_row = (
                                 first_later + r * out_channel * size,
                                 out_channel * size,
@@ -357,10 +435,5 @@ def _in_place(height: int, width: int) -> Any:
                     sums_at + direct * pitch, pitch, rows - direct, begin,
                     min(columns, positions - begin), wide, slab_wide, jump, stride, lanes, zero, size,
                 )  # fmt: skip
-        # An array is freed after its last mention, and these are in use until here.
-        return slab.size, sums.size, starts.size
 
     return in_place
-
-
-in_place = tuple(_in_place(height, width) for height, width in BLOCKS)

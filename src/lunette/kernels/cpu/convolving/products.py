@@ -11,7 +11,8 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from lunette.kernels.cpu.convolving.vectors import INT, VECTOR_BYTES, Code, literals, places
+from lunette.kernels.cpu.convolving.sizes import VECTOR_BYTES
+from lunette.kernels.cpu.convolving.vectors import INT, Code, literals, places
 
 __all__ = ["dots", "multiply_across", "multiply_add", "multiply_sliding"]
 

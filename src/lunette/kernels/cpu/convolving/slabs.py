@@ -10,13 +10,20 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from numba import types
 from numba.extending import intrinsic
 
 from lunette.kernels.cpu.compiling.machine import apart, compiled
 from lunette.kernels.cpu.convolving.vectors import copy_column, copy_vectors, lay_row
 
-__all__ = ["elements", "lay", "place", "put"]
+__all__ = ["elements", "lay", "place", "put", "zero_of", "zeros"]
+
+
+def zero_of(dtype: str) -> tuple[Any, int]:
+    """The zero of a type of numbers, and their bytes."""
+    zero = np.dtype(dtype).type(0)
+    return zero, zero.itemsize
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -28,6 +35,14 @@ def elements(context: Any, address: Any, zero: Any) -> Any:
         return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
 
     return result(address, zero), generate
+
+
+@compiled
+def zeros(to, count, zero):
+    """So many zeros."""
+    out = elements(to, zero)
+    for i in range(count):
+        out[i] = zero
 
 
 @compiled
@@ -49,17 +64,16 @@ def put(to, to_row, at, at_row, rows, count, stride, lanes, zero, size):
 
 
 @compiled
-def place(unit, counts, blocks, index):
+def place(unit, counts, rank, rows, columns, index):
     """Batch item, first row and first column of a unit (item, outer axes, block of rows, of columns).
 
-    `blocks` is (rows of a block, columns of a block); `index` takes the indices on the outer axes.
+    A block has so many rows and columns; `index` takes the indices on the outer axes.
     """
     apart()
-    rank = counts.size
-    wide = -(-counts[rank - 1] // blocks[1])
-    column, unit = unit % wide * blocks[1], unit // wide
-    high = -(-counts[rank - 2] // blocks[0])
-    row, unit = unit % high * blocks[0], unit // high
+    wide = -(-counts[rank - 1] // columns)
+    column, unit = unit % wide * columns, unit // wide
+    high = -(-counts[rank - 2] // rows)
+    row, unit = unit % high * rows, unit // high
     for a in range(rank - 3, -1, -1):
         index[a] = unit % counts[a]
         unit //= counts[a]
@@ -68,34 +82,32 @@ def place(unit, counts, blocks, index):
 
 @compiled
 def lay(
-    target, index, row, column, shape, planes, source, offset, channel, strides, lengths, steps,
-    first, last, zero, size,
+    target, index, row, column, rank, height, width, planes, count, source, offset, channel, strides,
+    lengths, steps, first, last, zero, size,
 ):  # fmt: skip
-    """Planes of channels `first … last` of the block at (row, column): zeros around the image.
+    """`count` planes of channels `first … last` of the block at (row, column): zeros around the image.
 
     Rows are written as whole vectors, so up to a vector beyond the last plane.
     """
     apart()
-    height, width = shape
-    rank = steps.size
     step, stride = steps[rank - 1], strides[rank - 1] * steps[rank - 1]
     # Memory answers after about as long as it takes to lay a thousand cells.
     ahead = max(1, 1024 // (height * width)) * channel * size
     for c in range(first, last):
-        for p in range(planes.shape[0]):
+        for p in range(count):
             start, outside = offset + c * channel, False
             for a in range(rank - 2):
-                position = index[a] * steps[a] + planes[p, a]
+                position = index[a] * steps[a] + planes[p * rank + a]
                 outside = outside or not 0 <= position < lengths[a]
                 start += position * strides[a]
-            position = column * step + planes[p, rank - 1]
+            position = column * step + planes[p * rank + rank - 1]
             start += position * strides[rank - 1]
             low, high = 0, 0
             if position < lengths[rank - 1]:
                 low = 0 if position >= 0 else min(width, (step - 1 - position) // step)
                 high = max(low, min(width, (lengths[rank - 1] - 1 - position) // step + 1))
             for y in range(height):
-                line = (row + y) * steps[rank - 2] + planes[p, rank - 2]
+                line = (row + y) * steps[rank - 2] + planes[p * rank + rank - 2]
                 at = source + (start + line * strides[rank - 2]) * size
                 if outside or low == high or not 0 <= line < lengths[rank - 2]:
                     lay_row(1, target, source, 0, 0, width, 0, zero)

@@ -11,22 +11,53 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-import numpy as np
+from numba import types
 
-from lunette.kernels.cpu.compiling.machine import apart, compiled, kernel
-from lunette.kernels.cpu.convolving.products import multiply_sliding
-from lunette.kernels.cpu.convolving.slabs import elements, lay, place, put
-from lunette.kernels.cpu.convolving.vectors import (
-    VECTOR_BYTES,
-    ask_line,
-    transpose_part,
-    transpose_square,
+from lunette.kernels.cpu.compiling import machine
+from lunette.kernels.cpu.compiling.machine import apart, compiled, pointer
+from lunette.kernels.cpu.convolving.blocks import (
+    BIAS,
+    BLOCK_COLUMNS,
+    BLOCK_ROWS,
+    CHANNEL_CHUNK,
+    COUNTS,
+    FIRST_SOURCE,
+    GROUP_ROWS,
+    HEIGHT,
+    IN_CHANNELS,
+    INTEGERS_AT,
+    LENGTHS,
+    OTHER_AT,
+    OUT,
+    OUT_CHANNEL,
+    OUT_OFFSETS,
+    OUT_STRIDES,
+    PACKED,
+    PLANE_COUNT,
+    PLANES,
+    RANK,
+    ROWS_NOW,
+    SLAB_CHANNELS,
+    SOURCE,
+    SOURCE_CHANNEL,
+    SOURCE_OFFSETS,
+    SOURCE_STRIDES,
+    SOURCE_WIDTH,
+    SOURCES,
+    STARTS_AT,
+    STEPS,
+    SUMS_AT,
+    TABLE,
+    TAPS_OF_CHANNEL,
+    UNITS,
+    WIDTH,
 )
+from lunette.kernels.cpu.convolving.products import multiply_sliding
+from lunette.kernels.cpu.convolving.sizes import POSITIONS, VECTOR_BYTES
+from lunette.kernels.cpu.convolving.slabs import elements, lay, place, put, zero_of, zeros
+from lunette.kernels.cpu.convolving.vectors import ask_line, transpose_part, transpose_square
 
-__all__ = ["sliding"]
-
-POSITIONS = 128
-"""Positions of the rows that are summed while a chunk of the weights is in the first-level cache."""
+__all__ = ["sliding_kernel"]
 
 
 @compiled
@@ -50,90 +81,97 @@ def turn(to, channel, at, row, rows, count, stride, square, lanes, zero, size):
 
 
 @cache
-def sliding(vectors: int, length: int, run: int, back: int) -> Any:
-    """The kernel for so many vectors of channels, positions, and taps side by side."""
+def sliding_kernel(dtype: str, vectors: int, length: int, run: int, back: int) -> Any:
+    """Units (group, block of output rows): `out = bias + Σ packed · source`, the same fold.
 
-    @kernel
-    def sliding(
-        first, last, units, counts, lengths, steps, blocks, shape, planes, table, slab_channels,
-        channel_chunk, sources, offsets, channels, strides, in_channels, packed, rows, group_rows,
-        bias, out, out_offsets, out_channel, out_strides, zero, size,
-    ):  # fmt: skip
-        """Units (group, block of output rows): `out = bias + Σ packed · source`, the same fold.
+    A block is so many vectors of channels and positions, and taps side by side. A slab has
+    `slab_channels`; `table` has the offset in it, in bytes, of each (channel, run of taps). The
+    weights of `channel_chunk` are multiplied with all positions of a block while they are in the
+    first-level cache.
+    """
+    zero, size = zero_of(dtype)
+    lanes = VECTOR_BYTES // size
+    row_lanes = vectors * lanes
+    pitch, step = row_lanes * size, run * row_lanes * size
 
-        A slab has `slab_channels`; `table` has the offset in it, in bytes, of each (channel, run of
-        taps). The weights of `channel_chunk` are multiplied with all positions of a block while
-        they are in the first-level cache.
-        """
-        rank, runs = counts.size, table.size // slab_channels
-        lanes = VECTOR_BYTES // size
-        height, width = shape
-        area = planes.shape[0] * height * width
-        row_lanes = vectors * lanes
+    @machine.kernel
+    def sliding(first, last, told, scratch, _a, _b, _c, _d):
+        a = pointer(told, types.int64)
+        rank, counts, lengths = (
+            a[RANK],
+            pointer(a[COUNTS], types.int64),
+            pointer(a[LENGTHS], types.int64),
+        )
+        steps, planes = pointer(a[STEPS], types.int64), pointer(a[PLANES], types.int64)
+        block_rows, block_columns, plane_count = a[BLOCK_ROWS], a[BLOCK_COLUMNS], a[PLANE_COUNT]
+        height, width = a[HEIGHT], a[WIDTH]
+        units, table = a[UNITS], a[TABLE]
+        in_channels, rows, group_rows = a[IN_CHANNELS], a[ROWS_NOW], a[GROUP_ROWS]
+        bias, has_bias = elements(a[BIAS], zero), a[BIAS] != 0
+        out, out_offsets, out_channel = a[OUT], pointer(a[OUT_OFFSETS], types.int64), a[OUT_CHANNEL]
+        out_strides, sources = pointer(a[OUT_STRIDES], types.int64), a[SOURCES]
+        slab_channels, channel_chunk, runs = a[SLAB_CHANNELS], a[CHANNEL_CHUNK], a[TAPS_OF_CHANNEL]
+        area = plane_count * height * width
         row_blocks = (rows + row_lanes - 1) // row_lanes
-        pitch, step = row_lanes * size, run * row_lanes * size
         slabs = (in_channels + slab_channels - 1) // slab_channels
-        once = sources.size * slabs == 1
-        line = 64 // size  # buffers start on a cache line
-        # Positions of a row, rounded up, and those that the last vector of a transpose reads.
-        row_positions = (blocks[1] + length - 1) // length * length
-        lines = min(blocks[0], max(1, POSITIONS // row_positions))
-        places_kept = lines if once else row_blocks * blocks[0]
-        slab = np.empty(slab_channels * area + length + run + lanes + line, type(zero))
-        sums = np.empty((places_kept * row_positions + lanes) * row_lanes + line, type(zero))
-        starts = np.empty(row_blocks * row_lanes + line, type(zero))
-        square = np.empty(lanes * lanes + line, type(zero))
-        slab_at, sums_at = -(-slab.ctypes.data // 64) * 64, -(-sums.ctypes.data // 64) * 64
-        starts_at, square_at = -(-starts.ctypes.data // 64) * 64, -(-square.ctypes.data // 64) * 64
-        slab[slab_channels * area :] = zero
+        once = sources * slabs == 1
+        # Positions of a row, rounded up.
+        row_positions = (block_columns + length - 1) // length * length
+        lines = min(block_rows, max(1, POSITIONS // row_positions))
+        slab_at, sums_at = scratch, scratch + a[SUMS_AT]
+        starts_at, square_at = scratch + a[STARTS_AT], scratch + a[OTHER_AT]
+        zeros(slab_at + slab_channels * area * size, length + run + lanes, zero)
         spread = elements(starts_at, zero)
-        index = np.zeros(rank, np.int64)
+        index = pointer(scratch + a[INTEGERS_AT], types.int64)
         stride, jump = out_strides[rank - 1], out_strides[rank - 2]
         for unit in range(first, last):
             group = unit // units
-            item, row, column = place(unit % units, counts, blocks, index)
-            high = min(blocks[0], counts[rank - 2] - row)
-            wide = min(blocks[1], counts[rank - 1] - column)
+            item, row, column = place(unit % units, counts, rank, block_rows, block_columns, index)
+            high = min(block_rows, counts[rank - 2] - row)
+            wide = min(block_columns, counts[rank - 1] - column)
             whole = wide == row_positions
             target = out_offsets[item] + row * jump + column * stride
-            for a in range(rank - 2):
-                target += index[a] * out_strides[a]
+            for axis in range(rank - 2):
+                target += index[axis] * out_strides[axis]
             target = out + (target + group * group_rows * out_channel) * size
             for r in range(row_blocks * row_lanes):
-                spread[r] = bias[group * group_rows + r] if r < rows and bias.size else zero
-            for part in range(sources.size * slabs):
+                spread[r] = bias[group * group_rows + r] if r < rows and has_bias else zero
+            for part in range(sources * slabs):
                 s, begin = part // slabs, part % slabs * slab_channels
                 end = min(in_channels, begin + slab_channels)
+                g = FIRST_SOURCE + s * SOURCE_WIDTH
+                offset = pointer(a[g + SOURCE_OFFSETS], types.int64)[item]
+                strides, packed = pointer(a[g + SOURCE_STRIDES], types.int64), a[g + PACKED]
                 lay(
-                    slab_at, index, row, column, shape, planes, sources[s], offsets[s, item],
-                    channels[s], strides[s], lengths, steps, group * in_channels + begin,
+                    slab_at, index, row, column, rank, height, width, planes, plane_count, a[g + SOURCE],
+                    offset, a[g + SOURCE_CHANNEL], strides, lengths, steps, group * in_channels + begin,
                     group * in_channels + end, zero, size,
                 )  # fmt: skip
                 chunks = (end - begin + channel_chunk - 1) // channel_chunk
-                ends = part + 1 == sources.size * slabs
-                for block in range(row_blocks):
-                    weights = packed[s] + (group * row_blocks + block) * in_channels * runs * step
-                    known = min(row_lanes, rows - block * row_lanes)
-                    later = target + block * row_lanes * out_channel * size
+                ends = part + 1 == sources * slabs
+                for number in range(row_blocks):
+                    weights = packed + (group * row_blocks + number) * in_channels * runs * step
+                    known = min(row_lanes, rows - number * row_lanes)
+                    later = target + number * row_lanes * out_channel * size
                     for y in range(0, high, lines):
                         kept = sums_at
                         if not once:
-                            kept += (block * blocks[0] + y) * row_positions * pitch
+                            kept += (number * block_rows + y) * row_positions * pitch
                         for c in range(begin, end, channel_chunk):
                             now = (min(end, c + channel_chunk) - c) * runs
-                            places = table[(c - begin) * runs :].ctypes.data
+                            places = table + (c - begin) * runs * 8
                             opening = part == 0 and c == 0
-                            number = (c - begin) // channel_chunk
+                            share = (c - begin) // channel_chunk
                             for q in range(min(lines, high - y)):
                                 for x in range(0, wide, length):
                                     to = kept + (q * row_positions + x) * pitch
                                     start, start_row = to, pitch
                                     if opening:
-                                        start, start_row = starts_at + block * pitch, 0
+                                        start, start_row = starts_at + number * pitch, 0
                                     if ends:
                                         first_later = later + ((y + q) * jump + x * stride) * size
                                         for r in range(
-                                            number, known, chunks
+                                            share, known, chunks
                                         ):  # a share in each chunk
                                             ask_line(
                                                 1, 3, first_later + r * out_channel * size, zero
@@ -153,7 +191,5 @@ def sliding(vectors: int, length: int, run: int, back: int) -> Any:
                                 stride, square_at, lanes, zero, size,
                             )  # fmt: skip
                             q += together
-        # An array is freed after its last mention, and these are in use until here.
-        return slab.size, sums.size, starts.size, square.size
 
     return sliding

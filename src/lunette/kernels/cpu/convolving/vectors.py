@@ -1,23 +1,17 @@
-"""Vector instructions of a convolution's loops, and the moves: copies of rows, shifts, transposes.
-
-How long a vector is, and how many sums stay in registers, depends on the processor alone.
-"""
+"""Vector instructions of a convolution's loops, and the moves: copies of rows, shifts, transposes."""
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
-import llvmlite.binding
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from lunette.kernels.cpu.convolving.sizes import FUSED, VECTOR_BYTES
+
 __all__ = [
-    "FUSED",
     "INT",
-    "SUMS",
-    "VECTOR_BYTES",
     "Code",
     "ask_line",
     "collect",
@@ -29,22 +23,6 @@ __all__ = [
     "transpose_part",
     "transpose_square",
 ]
-
-
-@cache
-def _processor() -> tuple[int, int, bool]:
-    """Bytes of a vector, sums that fit in the registers, and whether a·b + c is one instruction."""
-    features = llvmlite.binding.get_host_cpu_features()
-    if features.get("avx512f"):
-        return 64, 24, True
-    if features.get("avx"):
-        return 32, 12, bool(features.get("fma"))
-    if features.get("neon"):
-        return 16, 24, True
-    return 16, 12, False
-
-
-VECTOR_BYTES, SUMS, FUSED = _processor()
 
 INT = ir.IntType(64)
 

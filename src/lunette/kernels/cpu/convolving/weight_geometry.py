@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from lunette.kernels.cpu.convolving.blocks import address, slab_numbers
 from lunette.kernels.cpu.convolving.geometry import (
     Phase,
     Slab,
@@ -17,7 +18,7 @@ from lunette.kernels.cpu.convolving.geometry import (
     merge,
     slab,
 )
-from lunette.kernels.cpu.convolving.weights import ROWS_MOST
+from lunette.kernels.cpu.convolving.sizes import ROWS_MOST, TAPS
 
 __all__ = ["WeightPlan", "fits", "weight_plan"]
 
@@ -25,6 +26,18 @@ Array = np.ndarray[Any, Any]
 
 SHORT = 128
 """An axis shorter than this, read as it lies, joins the one before it: rows of a block are longer."""
+
+
+class Addresses(NamedTuple):
+    """Where the arrays of a plan are: the plan keeps them."""
+
+    table: int
+    chunks: int
+    strides: int
+    cells: int
+    gradient_strides: int
+    window_counts: int
+    window_strides: int
 
 
 class WeightPlan(NamedTuple):
@@ -42,6 +55,8 @@ class WeightPlan(NamedTuple):
     cells: Array
     window_counts: Array
     window_strides: Array
+    numbers: tuple[int, ...]
+    addresses: Addresses
 
 
 @lru_cache(maxsize=1024)
@@ -92,9 +107,13 @@ def weight_plan(
     offsets = np.zeros((len(places), deepest + ROWS_MOST), np.int64)
     for line, row in zip(offsets, places, strict=True):
         line[: len(row)] = row
+    padded = np.zeros(-(-len(cells) // TAPS) * TAPS, np.int64)
+    padded[: len(cells)] = cells * size
+    ranges, flat = np.array(chunks, np.int64), _flat(counts, table[1])
+    arrays = (offsets, ranges, table[0], padded, table[1], *flat)
     return WeightPlan(
-        lengths, counts, steps, table, found, np.array(chunks), parts, offsets, deepest + ROWS_MOST,
-        cells * size, *_flat(counts, table[1]),
+        lengths, counts, steps, table, found, ranges, parts, offsets, deepest + ROWS_MOST, padded, *flat,
+        slab_numbers(counts, lengths, steps, found), Addresses(*map(address, arrays)),
     )  # fmt: skip
 
 
@@ -120,4 +139,4 @@ def _flat(counts: Array, strides: Array) -> tuple[Array, Array]:
         else:
             lengths.insert(0, int(n))
             steps.insert(0, int(stride))
-    return np.array(lengths), np.array(steps)
+    return np.array(lengths, np.int64), np.array(steps, np.int64)

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from functools import cache
 from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from lunette.kernels import threads
-from lunette.kernels.cpu.convolving import weights
-from lunette.kernels.cpu.convolving.correlation import FORMS, Array, Form, Place, place, share
+from lunette.kernels.cpu.compiling.library import Kernels
+from lunette.kernels.cpu.convolving import blocks
+from lunette.kernels.cpu.convolving.blocks import address, room
+from lunette.kernels.cpu.convolving.correlation import FORMS, Array, Form, Place, place
 from lunette.kernels.cpu.convolving.geometry import Phase, window_phase
-from lunette.kernels.cpu.convolving.vectors import VECTOR_BYTES
+from lunette.kernels.cpu.convolving.sizes import VECTOR_BYTES, height
 from lunette.kernels.cpu.convolving.weight_geometry import WeightPlan, fits, weight_plan
 from lunette.ops.convolution import Convolution
 
 __all__ = ["Sums", "weight_sums"]
+
+weights = Kernels("convolving.weights")
 
 BLOCK = 192
 """Positions of the windows that a thread transposes at a time."""
@@ -85,34 +90,38 @@ def weight_sums(
     lanes = -(-rows // vector) * vector
     few = rows * 4 <= vector
     positions = 1 << 12 if few else 128
-    height = weights.height(lanes // vector)
+    taps = height(lanes // vector)
     units = 2 * threads.get_num_threads()
-    cut = weight_plan(phase, strides, items, groups, channels, form.size, positions, height, units)
+    cut = weight_plan(phase, strides, items, groups, channels, form.size, positions, taps, units)
     if few:
         return Sums(_sums_of_few(op, cut, source, grads, shape, form), shape)
     sums = np.zeros((groups * len(cut.chunks), cut.rows, lanes), form.work)
-    per_block = int(np.prod(cut.slab.blocks))
+    per_block = cut.numbers[blocks.BLOCK_ROWS] * cut.numbers[blocks.BLOCK_COLUMNS]
     units = cut.slab.units if image.size else 0
     at_a_time = max(1, TURNED // (groups * lanes * form.size * per_block))
-    room = np.empty(min(at_a_time, units) * per_block * groups * lanes + vector, form.work)
-    turned_at = -(-room.ctypes.data // VECTOR_BYTES) * VECTOR_BYTES
+    room_of_windows = np.empty(
+        min(at_a_time, units) * per_block * groups * lanes + vector, form.work
+    )
+    turned_at = -(-address(room_of_windows) // VECTOR_BYTES) * VECTOR_BYTES
+    transpose, outer = _kernels(form.name)
+    deepest = max(last - first for first, last, *_ in cut.chunks.tolist())
+    (_, integers), scratch = _room(cut, deepest, 0, form)
+    axes, at = len(cut.window_counts), cut.addresses
     for start in range(0, units, at_a_time):
         stop = min(units, start + at_a_time)
         begin, end = _first_position(cut, start), _first_position(cut, stop)
-        share(
-            weights.transpose, -(-(end - begin) // BLOCK),
-            (begin, end, BLOCK, cut.window_counts, grads.address, grads.offsets, grads.channel,
-             cut.window_strides, groups, rows, lanes, turned_at, form.zero,
-             form.size, vector),
-        )  # fmt: skip
-        share(
-            weights.outer, len(sums),
-            (start, stop, begin, cut.counts, cut.lengths, cut.steps, cut.slab.blocks,
-             cut.slab.shape, cut.slab.planes, cut.table, cut.chunks, source.address,
-             source.offsets, source.channel, cut.strides[0], groups, channels,
-             turned_at, lanes, sums.ctypes.data, cut.rows, form.zero,
-             form.size, vector),
-        )  # fmt: skip
+        numbers = [
+            begin, end, BLOCK, axes, at.window_counts, grads.address, grads.offsets_at, grads.channel,
+            at.window_strides, groups, rows, lanes, turned_at,
+        ]  # fmt: skip
+        runs = 8 * BLOCK * (blocks.HEAD + axes)
+        blocks.run(transpose, -(-(end - begin) // BLOCK), numbers, runs)
+        numbers = [
+            *cut.numbers, at.table, cut.table.shape[1], at.chunks, len(cut.chunks),
+            source.address, source.offsets_at, source.channel, at.strides, groups, channels,
+            turned_at, lanes, address(sums), cut.rows, start, stop, begin, integers,
+        ]  # fmt: skip
+        blocks.run(outer, len(sums), numbers, scratch)
     return Sums(sums, shape, groups, cut)
 
 
@@ -131,18 +140,38 @@ def _sums_of_few(
 ) -> Array:
     """The same for groups of a few rows, by dot products along the positions."""
     groups, taps = op.groups, prod(op.kernel)
-    table = np.zeros(-(-taps // weights.TAPS) * weights.TAPS, np.int64)
-    table[:taps] = cut.cells
-    sums = np.zeros((groups, shape[0] // groups, shape[1], len(table)), form.work)
+    padded, at = len(cut.cells), cut.addresses
+    sums = np.zeros((groups, shape[0] // groups, shape[1], padded), form.work)
     if source.array.size:
-        share(
-            weights.dots, groups,
-            (cut.slab.units, cut.counts, cut.lengths, cut.steps, cut.slab.blocks, cut.slab.shape,
-             cut.slab.planes, table, source.address, source.offsets, source.channel,
-             cut.strides[0], shape[1], grads.address, grads.offsets, grads.channel,
-             cut.strides[1], sums.shape[1], sums, form.zero, form.size),
-        )  # fmt: skip
+        line = cut.numbers[blocks.BLOCK_ROWS] * cut.numbers[blocks.BLOCK_COLUMNS]
+        (_, lines, integers), scratch = _room(cut, 1, line, form)
+        numbers = [
+            *cut.numbers, cut.slab.units, at.cells, padded, source.address, source.offsets_at, source.channel,
+            at.strides, shape[1], grads.address, grads.offsets_at, grads.channel, at.gradient_strides,
+            sums.shape[1], address(sums), lines, integers,
+        ]  # fmt: skip
+        blocks.run(_dots(form.name), groups, numbers, scratch)
     return sums[..., :taps].reshape(shape)
+
+
+@cache
+def _kernels(dtype: str) -> tuple[Any, Any]:
+    return weights.transpose_kernel(dtype), weights.outer_kernel(dtype)
+
+
+@cache
+def _dots(dtype: str) -> Any:
+    return weights.dots_kernel(dtype)
+
+
+def _room(cut: WeightPlan, channels: int, line: int, form: Form) -> tuple[list[int], int]:
+    """Where a kernel keeps a slab of so many channels, a line of numbers if it needs one, and an index."""
+    planes = (
+        cut.numbers[blocks.PLANE_COUNT] * cut.numbers[blocks.HEIGHT] * cut.numbers[blocks.WIDTH]
+    )
+    slab = (channels * planes) * form.size + VECTOR_BYTES
+    index = 8 * cut.numbers[blocks.RANK]
+    return room([slab, line * form.size, index] if line else [slab, index])
 
 
 def _first_position(cut: WeightPlan, unit: int) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from lunette.kernels.cpu.plans.layout import COUNTS, MEMBERS, START, STEP, STOP, WINDOW_WIDTH
-from lunette.regions import Adaptive, Global, Part, Region, Sliding
+from lunette.regions import Adaptive, Global, Part, Region, Sliding, check_windows
 
 __all__ = [
     "as_real",
@@ -43,6 +43,7 @@ def window_table(region: Region, n: int, m: int) -> Any:
             start, stop, step, cells = region.window(n, i)
             table[i, :3] = start, stop, min(step, n)
             counted[i] = as_real(cells)
+    check_windows(region, n, table)
     table[:, STEP] = np.minimum(table[:, STEP], n)
     table[:, COUNTS] = counted.view(np.int64)
     spans = table[:, STOP] - table[:, START]
@@ -85,17 +86,17 @@ def regular(region: Region, n: int) -> tuple[int, int, int, int]:
     All zero where they do not, where nearly all of a window would be padding, or where windows lie
     so far apart that what is between them is not worth a thought.
     """
-    if isinstance(region, Part):
+    if type(region) is Part:  # not a class of the user's own, which may have other windows
         stride, origin, dilation, kernel = regular(region.region, region.length)
         origin += stride * region.outputs[0] - region.slab_range[0]
         n = region.length
-    elif isinstance(region, Sliding):
+    elif type(region) is Sliding:
         stride, origin = int(region.stride or 1), -region.margins(n)[0]
         dilation, kernel = region.dilation, region.kernel
-    elif isinstance(region, Adaptive) and n % region.output_size == 0:
+    elif type(region) is Adaptive and n % region.output_size == 0:
         stride = kernel = n // region.output_size
         origin, dilation = 0, 1
-    elif isinstance(region, Global):
+    elif type(region) is Global:
         stride, origin, dilation, kernel = n, 0, 1, n
     else:
         return (0, 0, 0, 0)
@@ -106,16 +107,16 @@ def regular(region: Region, n: int) -> tuple[int, int, int, int]:
 
 def reach(region: Any) -> int:
     """Cells of a sliding window along its axis; of other regions more than any."""
-    if isinstance(region, Part):
+    if type(region) is Part:
         return reach(region.region)
-    return int(region.kernel) if isinstance(region, Sliding) else 1 << 62
+    return int(region.kernel) if type(region) is Sliding else 1 << 62
 
 
 def longest(region: Any, n: int) -> int:
     """Cells of a window on an axis of length `n`, at most."""
-    if isinstance(region, Part):
+    if type(region) is Part:
         return min(n, longest(region.region, region.length))
-    if isinstance(region, Adaptive):
+    if type(region) is Adaptive:
         return region.boxes(n)[2]
     return min(reach(region), n)
 

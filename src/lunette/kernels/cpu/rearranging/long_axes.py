@@ -27,7 +27,7 @@ LONG = 1 << 20
 def long_axis(op: Pooling, shape: tuple[int, ...]) -> LongAxis | None:
     """The first pooled axis that must be cut; None where no axis is that long, or windows are."""
     for axis, (region, n) in enumerate(zip(op.regions, shape[-op.rank :], strict=True)):
-        if n > LONG and isinstance(region, Sliding) and 4 * _reach(region) <= LONG:
+        if n > LONG and type(region) is Sliding and 4 * _reach(region) <= LONG:
             return LongAxis(op, axis, shape)
     return None
 
