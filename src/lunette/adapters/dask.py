@@ -23,6 +23,7 @@ from lunette.adapters.graphs import (
     ranges_of,
 )
 from lunette.adapters.slabs import Clipped, bounds_of, cut_outputs
+from lunette.inputs import names
 from lunette.ops.base import Op
 from lunette.ops.convolution import Convolution
 from lunette.ops.pooling import Pool, Pooling
@@ -67,7 +68,7 @@ def jvp(
     arrays = _checked(op, operands, backend)
     directions = tuple(
         dask_array(t, f"tangent of {n}")
-        for n, t in zip(dispatch.names(op, tangents), tangents, strict=True)
+        for n, t in zip(names(op, tangents), tangents, strict=True)
     )
     op.check_tangents(*_signature(arrays), *_signature(directions))
     if isinstance(op, Convolution):
@@ -93,7 +94,7 @@ def vjp(
 
 def _checked(op: Op, operands: tuple[Any, ...], backend: str | None) -> tuple[Any, ...]:
     arrays = tuple(
-        dask_array(x, name) for x, name in zip(operands, dispatch.names(op, operands), strict=True)
+        dask_array(x, name) for x, name in zip(operands, names(op, operands), strict=True)
     )
     dispatch.check_backend(backend)
     op.check_operands(*_signature(arrays))

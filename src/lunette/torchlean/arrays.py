@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from lunette import inputs
 from lunette.arguments import shape_tuple
 from lunette.ops.pooling import Pooling
 from lunette.spec import vjp
@@ -27,7 +28,7 @@ def spatial_axes(rank: int) -> Axes:
 
 def array(value: Any, name: str, *allowed: Axes) -> Array:
     """`value` as a NumPy array with as many axes as one of `allowed` names."""
-    x = np.asarray(value)
+    x = inputs.array(value, name)
     _check_rank(x.shape, name, allowed)
     return x
 
@@ -39,7 +40,8 @@ def zeros(shape: tuple[int, ...], like: Array) -> Array:
 
 def mean_backward(op: Pooling, grad_output: Any, input_shape: Any, axes: Axes) -> Array:
     """The gradient of a mean. It depends on the input's shape alone: zeros stand for the input."""
-    shape, grad = shape_tuple(input_shape, "input_shape"), np.asarray(grad_output)
+    shape = shape_tuple(input_shape, "input_shape")
+    grad = inputs.array(grad_output, "grad_output")
     _check_rank(shape, "input_shape", (axes,))
     op.check_gradient((shape,), (grad.dtype,), grad.shape, grad.dtype)
     gradient: Array = vjp(op, zeros(shape, grad), grad)
