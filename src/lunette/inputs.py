@@ -15,7 +15,7 @@ import numpy as np
 if TYPE_CHECKING:
     from lunette.ops.base import Op
 
-__all__ = ["array", "arrays", "check_plain", "names", "native"]
+__all__ = ["array", "arrays", "check_plain", "names", "native", "result"]
 
 Array = np.ndarray[Any, Any]
 
@@ -55,10 +55,18 @@ def array(x: Any, name: str) -> Array:
     if type(found) is not np.ndarray:
         check_plain(found, name)  # what x made of itself
         found = np.asarray(found)
-    if found.dtype.kind == "O" and not found.ndim and found is not x:
-        if hasattr(x, "__iter__") or hasattr(x, "shape"):  # no number: a dict, a set, a generator
-            raise TypeError(f"{name} is a {_type(x)}: expected an array, or lists of numbers")
+    held = found.dtype.kind == "O" and not found.ndim and not isinstance(x, np.ndarray)
+    if held and (hasattr(x, "__iter__") or hasattr(x, "shape")):  # a dict, a set, a sparse matrix
+        raise TypeError(f"{name} is a {_type(x)}: expected an array, or lists of numbers")
     return native(found)
+
+
+def result(x: Any, name: str) -> Array:
+    """What another implementation gave, as it is but for the class: a mask or units are no plain result."""
+    check_plain(x, name)
+    found = np.asanyarray(x)
+    check_plain(found, name)
+    return np.asarray(found)
 
 
 def native(x: Array) -> Array:

@@ -59,6 +59,8 @@ def vjp_from_offsets(op: Pooling, offsets: Array, grad: Array, shape: Shape) -> 
         return found  # type: ignore[no-any-return]
     items, outputs = prod(shape[: len(shape) - op.rank]), prod(_lengths(op, shape[-op.rank :]))
     indices = indices_of(op, shape, offsets).reshape(items, outputs)
+    if grad.dtype.kind == "O":
+        grad = lift(grad)
     wide = np.float32 if grad.dtype.itemsize == 2 else grad.dtype
     zero = of_array(grad).from_int(0)
     sums = np.full((items, prod(shape[len(shape) - op.rank :]) + 1), zero, wide)
@@ -76,6 +78,8 @@ def jvp_from_offsets(op: Pooling, offsets: Array, dx: Array) -> Array:
     taken = _kernels().jvp_from_offsets(op, offsets, dx) if _served(dx) else None
     if taken is not None:
         return taken  # type: ignore[no-any-return]
+    if dx.dtype.kind == "O":
+        dx = lift(dx)
     batch, pooled = dx.shape[: dx.ndim - op.rank], dx.shape[dx.ndim - op.rank :]
     indices = indices_of(op, dx.shape, offsets).reshape(*batch, prod(_lengths(op, pooled)))
     flat = dx.reshape(*batch, prod(pooled))
@@ -88,6 +92,7 @@ def jvp_from_offsets(op: Pooling, offsets: Array, dx: Array) -> Array:
 
 def offsets_of(op: Pooling, shape: Shape, indices: Array) -> Array:
     """Flat positions in the pooled axes, −1 for none, as offsets."""
+    indices = array(indices, "indices")
     pooled = shape[len(shape) - op.rank :]
     taps = np.zeros((1,) * op.rank, np.int64)
     kept = np.reshape(indices, (*shape[: len(shape) - op.rank], *_lengths(op, pooled)))
@@ -101,6 +106,7 @@ def offsets_of(op: Pooling, shape: Shape, indices: Array) -> Array:
 
 def indices_of(op: Pooling, shape: Shape, offsets: Array) -> Array:
     """Offsets as flat positions in the pooled axes (int64), −1 for none."""
+    offsets = array(offsets, "offsets")
     pooled = shape[len(shape) - op.rank :]
     axes = _boxes(op, pooled)
     kept = np.reshape(offsets, (*shape[: len(shape) - op.rank], *_lengths(op, pooled)))

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from lunette.arguments import tuple_of_sizes
 from lunette.inputs import array
 from lunette.inputs import arrays as arrays_of
 from lunette.ops.base import Op
@@ -19,8 +20,8 @@ from lunette.ops.pooling import Pooling
 from lunette.spec import convolution, pooling, scalars
 from lunette.spec.duals import Dual
 from lunette.spec.intervals import Interval
-from lunette.spec.pooling import unpool
 from lunette.spec.scalars import MissingOperation, Undecided
+from lunette.unpooling import checked
 
 __all__ = [
     "Dual",
@@ -70,6 +71,12 @@ def vjp(op: Op, operands: Any, grad: Any) -> Any:
     op.check_gradient(*_signature(arrays), gradient.shape, gradient.dtype)
     gradients = meaning(op).vjp(op, arrays, gradient)
     return gradients if isinstance(operands, tuple) else gradients[0]
+
+
+def unpool(values: Any, indices: Any, pooled_shape: tuple[int, ...]) -> Any:
+    """Zeros of `pooled_shape` on the last axes with each value at its index; −1 goes nowhere."""
+    pooled = tuple_of_sizes(pooled_shape, "pooled_shape")
+    return pooling.unpool(*checked(values, indices, pooled), pooled)
 
 
 def meaning(op: Op) -> Any:

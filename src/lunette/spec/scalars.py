@@ -256,7 +256,9 @@ def of_elements(groups: Mapping[str, Iterable[Any]]) -> Scalars:
     if len(systems) > 1:
         kinds = sorted((k.__name__, name) for k, (_, name) in others.items())
         if len(groups) == 1:
-            held = f"{kinds[0][1]} holds elements of several types: {', '.join(k for k, _ in kinds)}"
+            held = (
+                f"{kinds[0][1]} holds elements of several types: {', '.join(k for k, _ in kinds)}"
+            )
         else:
             held = f"elements of several types: {', '.join(f'{k} in {n}' for k, n in kinds)}"
         raise TypeError(f"{held}; expected one number system, which integers may join")
