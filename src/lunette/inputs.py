@@ -83,6 +83,10 @@ def check_plain(x: Any, name: str) -> None:
             if type(part) not in PLAIN:
                 check_plain(part, name)
         return
+    within = {"dask": "_meta", "xarray": "data"}.get(_library(x))
+    if within is not None:  # these hold arrays of any kind, and say of which
+        check_plain(getattr(x, within, None), name)
+        return
     if isinstance(x, np.ma.MaskedArray):
         raise TypeError(
             f"{name} is a masked array; fill the masked cells first, with x.filled(value)"
@@ -91,18 +95,18 @@ def check_plain(x: Any, name: str) -> None:
     if unit is not None:
         raise TypeError(
             f"{name} is a {_type(x)} with units {str(unit)!r}, which would be lost; "
-            f"pass its numbers, {_numbers_of(x, name)}, and put the units back on the result"
+            f"pass its numbers, {_numbers_of(x)}, and put the units back on the result"
         )
     if isinstance(x, np.ndarray) and _computes_its_own_way(type(x)):
         raise TypeError(
             f"{name} is a {_type(x)}, an array that computes in its own way; "
-            f"pass its numbers, {_numbers_of(x, name)}"
+            f"pass its numbers, {_numbers_of(x)}"
         )
 
 
 def _unit(x: Any) -> Any:
     """The units of an array: of astropy, unyt, pint and those that name them alike; None without."""
-    if type(x).__module__.partition(".")[0] == "numpy":
+    if _library(x) == "numpy":
         return None
     for attribute in ("unit", "units"):
         # Of the class or the object itself: a column of a table may have any name.
@@ -121,14 +125,17 @@ def _computes_its_own_way(kind: type) -> bool:
     )
 
 
-def _numbers_of(x: Any, name: str) -> str:
+def _numbers_of(x: Any) -> str:
     for attribute in ("magnitude", "value"):
         if hasattr(x, attribute):
-            return f"{name}.{attribute}"
-    return f"numpy.array({name})"
+            return f"with .{attribute}"
+    return "with numpy.array"
 
 
 def _type(x: Any) -> str:
-    kind = type(x)
-    module = kind.__module__.partition(".")[0]
-    return kind.__name__ if module in ("builtins", "numpy") else f"{module}.{kind.__name__}"
+    name, library = type(x).__name__, _library(x)
+    return name if library in ("builtins", "numpy") else f"{library}.{name}"
+
+
+def _library(x: Any) -> str:
+    return type(x).__module__.partition(".")[0]
