@@ -20,7 +20,7 @@ from lunette.inputs import array
 from lunette.ops.base import is_float
 from lunette.ops.pooling import Pooling
 from lunette.reductions import Max
-from lunette.spec.scalars import lift, of_array
+from lunette.spec.scalars import filled, lift, of_array
 
 __all__ = [
     "NOWHERE",
@@ -63,7 +63,7 @@ def vjp_from_offsets(op: Pooling, offsets: Array, grad: Array, shape: Shape) -> 
         grad = lift(grad)
     wide = np.float32 if grad.dtype.itemsize == 2 else grad.dtype
     zero = of_array(grad).from_int(0)
-    sums = np.full((items, prod(shape[len(shape) - op.rank :]) + 1), zero, wide)
+    sums = filled((items, prod(shape[len(shape) - op.rank :]) + 1), zero, wide)
     item = np.arange(items)[:, None]
     # In row-major order of outputs, as in the specification; windows without a cell write past the end.
     np.add.at(sums, (item, indices), grad.reshape(items, outputs).astype(wide))
@@ -85,7 +85,7 @@ def jvp_from_offsets(op: Pooling, offsets: Array, dx: Array) -> Array:
     flat = dx.reshape(*batch, prod(pooled))
     found: Array = np.take_along_axis(flat, np.maximum(indices, 0), axis=-1)
     # A tangent is a sum from +0: it is never −0.
-    zero = of_array(dx).from_int(0)
+    zero = filled((), of_array(dx).from_int(0), dx.dtype)
     found = np.where(indices >= 0, found + zero, zero)
     return np.asarray(found, dx.dtype).reshape(offsets.shape)
 

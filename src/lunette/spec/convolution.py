@@ -19,7 +19,7 @@ import numpy as np
 
 from lunette.boxes import Box, Range, add_up, boxes, of_grad, of_windows
 from lunette.ops.convolution import Convolution
-from lunette.spec.scalars import lift_all, lower, of_array
+from lunette.spec.scalars import filled, lift_all, lower, of_array
 
 __all__ = ["forward", "jvp", "vjp"]
 
@@ -188,4 +188,4 @@ def _zero(operands: tuple[Array, ...]) -> Any:
 
 
 def _zeros(shape: Index, operands: tuple[Array, ...]) -> Array:
-    return np.full(shape, _zero(operands), object)
+    return filled(shape, _zero(operands))

@@ -17,7 +17,7 @@ import numpy as np
 
 from lunette.ops.pooling import Pooling
 from lunette.reductions import Max, Mean, Reduction, SmoothMax
-from lunette.spec.scalars import Scalars, lift, lift_all, lower, of_array
+from lunette.spec.scalars import Scalars, filled, lift, lift_all, lower, of_array
 
 __all__ = ["forward", "forward_with_indices", "jvp", "unpool", "vjp"]
 
@@ -83,7 +83,7 @@ def vjp(op: Pooling, operands: tuple[Array, ...], grad: Array) -> tuple[Array, .
     (x,) = operands
     numbers, grad = lift_all({"x": x, "gradient": grad})
     scalars, grad = of_array(numbers), grad.reshape(_keepdims_shape(op, x))
-    out = np.full(x.shape, scalars.from_int(0), object)
+    out = filled(x.shape, scalars.from_int(0))
     with np.errstate(all="ignore"):
         for place, batch, cells in _windows(op, numbers):
             terms, divisor = shares(op.reduction, scalars, cells)
@@ -97,9 +97,8 @@ def unpool(values: Array, indices: Array, pooled_shape: Index) -> Array:
     """Zeros of `pooled_shape` with each value at its index; −1 goes nowhere, the last of equals wins."""
     rank = len(pooled_shape)
     batch = values.shape[: values.ndim - rank]
-    out = np.full(batch + pooled_shape, 0, values.dtype)
-    if values.dtype.kind == "O":
-        out[...] = of_array(values).from_int(0)
+    values = lift(values) if values.dtype.kind == "O" else values
+    out = filled(batch + pooled_shape, of_array(values).from_int(0), values.dtype)
     for place in np.ndindex(values.shape):
         if indices[place] >= 0:
             out[place[: len(batch)] + np.unravel_index(indices[place], pooled_shape)] = values[

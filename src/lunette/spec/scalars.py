@@ -19,6 +19,7 @@ __all__ = [
     "MissingOperation",
     "Scalars",
     "Undecided",
+    "filled",
     "is_int",
     "lift",
     "lift_all",
@@ -292,6 +293,13 @@ def _elements(system: Scalars, x: Array) -> Array:
     out = np.empty(x.shape, object)
     for i, v in np.ndenumerate(x):
         out[i] = system.element(v)
+    return out
+
+
+def filled(shape: tuple[int, ...], value: Any, dtype: Any = object) -> Array:
+    """An array of one value; among objects it keeps its type, which `numpy.full` would not."""
+    out: Array = np.empty(shape, dtype)
+    out.fill(value)
     return out
 
 

@@ -118,7 +118,7 @@ def constant_like(x: Any, number: int) -> Any:
     if isinstance(x, DualArray):
         return DualArray(constant_like(x.primal, number))
     if is_object(x):
-        return np.full(x.shape, scalars.of_array(x).from_int(number), object)
+        return scalars.filled(x.shape, scalars.of_array(x).from_int(number))
     return library(x).full_like(x, number)
 
 

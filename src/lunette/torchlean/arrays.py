@@ -10,7 +10,7 @@ from lunette import inputs
 from lunette.arguments import shape_tuple
 from lunette.ops.pooling import Pooling
 from lunette.spec import vjp
-from lunette.spec.scalars import of_array
+from lunette.spec.scalars import filled, of_array
 
 __all__ = ["CHANNELS", "IMAGE", "Array", "array", "mean_backward", "spatial_axes", "zeros"]
 
@@ -35,7 +35,7 @@ def array(value: Any, name: str, *allowed: Axes) -> Array:
 
 def zeros(shape: tuple[int, ...], like: Array) -> Array:
     """Zeros of the number system and dtype of `like`."""
-    return np.full(shape, of_array(like).from_int(0), like.dtype)
+    return filled(shape, of_array(like).from_int(0), like.dtype)
 
 
 def mean_backward(op: Pooling, grad_output: Any, input_shape: Any, axes: Axes) -> Array:
