@@ -3,6 +3,7 @@
 import tempfile
 from fractions import Fraction
 
+import ml_dtypes
 import numpy as np
 
 UNIT = "m"
@@ -56,6 +57,25 @@ class DuckQuantity(Duck):
 
     units = UNIT
     magnitude = property(lambda self: self.x)
+
+
+class Held(DuckQuantity):
+    """A quantity that computes as arrays do, so that other libraries hold it as it is."""
+
+    shape, ndim, dtype, size = (property(lambda self, n=n: getattr(self.x, n)) for n in
+                                ("shape", "ndim", "dtype", "size"))  # fmt: skip
+
+    def __array_function__(self, function, types, arguments, options):
+        return NotImplemented
+
+    def __array_ufunc__(self, ufunc, method, *inputs, **options):
+        return NotImplemented
+
+    def __getitem__(self, key):
+        return Held(self.x[key])
+
+    def astype(self, dtype, **options):
+        return Held(self.x.astype(dtype))
 
 
 class Liar(Duck):
@@ -156,6 +176,8 @@ REFUSED = {
     "durations": lambda x: x.astype("m8[s]"),
     "complex": lambda x: x.astype(complex),
     "longdouble": lambda x: x.astype(np.longdouble),
+    "float8": lambda x: x.astype(ml_dtypes.float8_e4m3fn),
+    "int4": lambda x: x.astype(ml_dtypes.int4),
     "words": lambda x: x.astype(str),
     "bytes": lambda x: x.astype("S8"),
     "void": lambda x: np.zeros(x.shape, "V8"),

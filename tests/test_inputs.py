@@ -6,11 +6,13 @@ import dask.array as da
 import ml_dtypes
 import numpy as np
 import pytest
+import xarray as xr
 
 import lunette as ln
 from lunette import offsets, spec, torchlean
 from lunette.ops.base import is_float
-from tests.odd_arrays import REFUSED, SERVED
+from lunette.testing import check_adjoint, check_op
+from tests.odd_arrays import REFUSED, SERVED, Held, Quantity
 
 RNG = np.random.default_rng(11)
 X = RNG.permutation(24).reshape(4, 6) / 4.0 - 3
@@ -205,3 +207,47 @@ def test_what_is_no_plain_array_of_numbers_is_refused(kind):
             assert any(word in text for word in NAMES), (name, text)
         else:
             pytest.fail(f"{name} took {kind}")
+
+
+@pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")
+def test_a_matrix_is_its_array_of_two_axes():
+    matrix = np.matrix(X)
+    assert type(MAX(matrix)) is np.ndarray
+    assert (MAX(matrix) == MAX(X)).all()
+    assert MAX(np.matrix(X[0])).shape == (1, 3)
+    tape = ln.Tape()
+    square = tape.leaf(np.matrix(X[:, :4]))
+    assert (tape.value(square * square) == X[:, :4] ** 2).all()  # and no product of matrices
+
+
+def test_results_of_other_implementations_are_plain_too():
+    """A checker compares no values under a mask, and takes any class that adds nothing."""
+    for fn in (lambda x: np.ma.array(MAX(x)), lambda x: MAX(x).view(Quantity)):
+        with pytest.raises(TypeError, match="the result is a"):
+            check_op(fn, MAX)
+        with pytest.raises(TypeError, match="the result of jvp is a"):
+            check_adjoint(lambda x, dx, fn=fn: fn(dx), MAX.vjp, MAX)
+    assert check_op(lambda x: MAX(x).view(np.recarray), MAX) > 0
+    for dtype in (">f4", ">f8", ">i2"):
+        assert check_op(MAX, MAX, dtype=dtype) > 0
+    for dtype in ("c8", "M8[s]", "g", "V4", "words"):
+        with pytest.raises(TypeError, match="dtype"):
+            check_op(MAX, MAX, dtype=dtype)
+    with pytest.raises(AssertionError, match=">f8"):
+        check_op(lambda x: MAX(x).astype(">f8"), MAX)
+
+
+@pytest.mark.parametrize("wrap", [lambda x: da.from_array(x, chunks=3), xr.DataArray])
+def test_arrays_that_hold_arrays(wrap):
+    """What a Dask array or a DataArray holds is looked at too, at every entry."""
+    odd = wrap(Held(X))
+    for call in (MAX, lambda x: spec.forward(MAX, x), on_tape, lambda x: MAX.vjp(x, wrap(GY))):
+        with pytest.raises(TypeError, match=r"(x|value) is a tests.Held with units 'm'.*magnitude"):
+            call(odd)
+
+
+def test_numbers_that_a_type_cannot_hold():
+    tape = ln.Tape()
+    for value in (np.ones(2, np.float32), np.ones(2, int)):
+        with pytest.raises(ValueError, match=r"a number that .* cannot hold"):
+            tape.leaf(value) * 10**400

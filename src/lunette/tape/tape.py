@@ -270,6 +270,11 @@ class Tape(Methods):
                 value = fn.constant(x, self.value(like))
             except (TypeError, ValueError):
                 raise TypeError(f"{op} of {like!r} and {x!r}: expected a number") from None
+            except OverflowError:
+                dtype = self.value(like).dtype
+                raise ValueError(
+                    f"{op} of {like!r} and a number that {dtype} cannot hold"
+                ) from None
             ids.append(self._leaf(value, "constant", False))
         return self.apply(op, *ids)
 
