@@ -1,5 +1,6 @@
 """Every entry × every odd kind of array: the answer for the plain values, or an error that names the operand."""
 
+import os
 import warnings
 
 import dask.array as da
@@ -7,12 +8,19 @@ import ml_dtypes
 import numpy as np
 import pytest
 import xarray as xr
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import lunette as ln
 from lunette import offsets, spec, torchlean
 from lunette.ops.base import is_float
 from lunette.testing import check_adjoint, check_op
 from tests.odd_arrays import REFUSED, SERVED, Held, Quantity
+from tests.strategies import ops, shapes
+
+EXAMPLES = int(os.environ.get("LUNETTE_INPUT_EXAMPLES", "40"))
+BACKENDS = [None, "spec"] if "LUNETTE_INPUT_KERNELS" in os.environ else ["spec"]
+"""Kernels for every layout take long to compile, so they take part when asked to."""
 
 RNG = np.random.default_rng(11)
 X = RNG.permutation(24).reshape(4, 6) / 4.0 - 3
@@ -251,3 +259,47 @@ def test_numbers_that_a_type_cannot_hold():
     for value in (np.ones(2, np.float32), np.ones(2, int)):
         with pytest.raises(ValueError, match=r"a number that .* cannot hold"):
             tape.leaf(value) * 10**400
+
+
+DTYPES = ["float64", "float32", "float16", "int8", "uint16", "int64", "bool"]
+
+
+@settings(max_examples=EXAMPLES)
+@given(data=st.data())
+def test_any_op_of_any_kind_of_array(data):
+    """Every verb of random ops, each operand in a guise of its own, on a backend and in `lunette.spec`."""
+    shape, rank = data.draw(shapes())
+    op = data.draw(ops(shape, rank, smooth=data.draw(st.booleans())))
+    dtype = np.dtype(data.draw(st.sampled_from(DTYPES)))
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
+
+    def some(shape, dtype):
+        return rng.integers(0, 2 if dtype.kind == "b" else 9, shape).astype(dtype)
+
+    def odd(x):
+        kind = data.draw(st.sampled_from([k for k in SERVED if k != "list"]))
+        return SERVED[kind](x)
+
+    backend = data.draw(st.sampled_from(BACKENDS))
+    x, dx = some(shape, dtype), some(shape, dtype)
+    y = ln.forward(op, x, backend=backend)
+    same(ln.forward(op, odd(x), backend=backend), y)
+    same(spec.forward(op, odd(x)), spec.forward(op, x))
+    if isinstance(op.reduction, ln.Max):
+        for a, b in zip(
+            ln.dispatch.forward_with_indices(op, odd(x), backend=backend),
+            ln.dispatch.forward_with_indices(op, x, backend=backend),
+            strict=True,
+        ):
+            same(a, b)
+    if dtype.kind == "f":
+        gy = some(y.shape, dtype)
+        same(ln.jvp(op, odd(x), odd(dx), backend=backend), ln.jvp(op, x, dx, backend=backend))
+        same(ln.vjp(op, odd(x), odd(gy), backend=backend), ln.vjp(op, x, gy, backend=backend))
+        same(spec.vjp(op, odd(x), odd(gy)), spec.vjp(op, x, gy))
+
+
+def same(found, expected):
+    assert type(found) is np.ndarray
+    assert (found.shape, found.dtype) == (expected.shape, expected.dtype)
+    assert found.tobytes() == expected.tobytes()
