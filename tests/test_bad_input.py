@@ -148,6 +148,7 @@ CASES = {
         "tangent of x has dtype float32; expected x's dtype float64",
     ),
     "tangent count": (lambda: ln.jvp(ln.MaxPool((2, 2)), (X,), (X, X)), ValueError, "2 tangents"),
+    "no tangent": (lambda: ln.jvp(ln.MaxPool((2, 2)), (X,), ()), ValueError, "0 tangents"),
     "tangent of integers": (
         lambda: ln.MaxPool((2, 2)).jvp(X.astype(int), X.astype(int)),
         TypeError,
@@ -194,9 +195,9 @@ CASES = {
         "indices contain 4294967296",
     ),
     "indices dtype": (
-        lambda: ln.max_unpool(np.ones(1), np.array([0], np.int32), (4,)),
+        lambda: ln.max_unpool(np.ones(1), np.array([True]), (4,)),
         TypeError,
-        "indices have dtype int32; expected int64",
+        "indices have dtype bool; expected an integer type",
     ),
     "indices shape": (
         lambda: ln.max_unpool(np.ones(2), np.array([0]), (4,)),

@@ -16,6 +16,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from lunette.inputs import array
+from lunette.inputs import arrays as arrays_of
 from lunette.ops.base import Op, Shape
 
 __all__ = [
@@ -30,7 +32,6 @@ __all__ = [
     "forward",
     "forward_with_indices",
     "jvp",
-    "names",
     "register",
     "vjp",
 ]
@@ -85,7 +86,7 @@ def forward(op: Op, *operands: Any, backend: str | None = None) -> Any:
     adapter = adapter_of(operands)
     if adapter is not None:
         return adapter.forward(op, operands, backend)
-    arrays = _arrays(op, operands)
+    arrays = arrays_of(op, operands)
     return _interpreter(op, "forward", arrays, backend).forward(op, arrays)
 
 
@@ -94,7 +95,7 @@ def forward_with_indices(op: Op, *operands: Any, backend: str | None = None) -> 
     adapter = adapter_of(operands)
     if adapter is not None:
         return adapter.forward_with_indices(op, operands, backend)
-    arrays = _arrays(op, operands)
+    arrays = arrays_of(op, operands)
     return _interpreter(op, "forward_with_indices", arrays, backend).forward_with_indices(
         op, arrays
     )
@@ -106,9 +107,9 @@ def jvp(op: Op, operands: Any, tangents: Any, backend: str | None = None) -> Any
     adapter = adapter_of(operands + tangents)
     if adapter is not None:
         return adapter.jvp(op, operands, tangents, backend)
-    arrays, directions = _arrays(op, operands), _arrays(op, tangents, "tangent of ")
+    arrays, directions = arrays_of(op, operands), arrays_of(op, tangents, "tangent of ")
     interpreter = _interpreter(op, "jvp", arrays, backend)
-    if len(arrays) != 1 or not _alike(arrays[0], directions[0]) or len(directions) != 1:
+    if not len(arrays) == len(directions) == 1 or not _alike(arrays[0], directions[0]):
         op.check_tangents(*_signature(arrays), *_signature(directions))
     return interpreter.jvp(op, arrays, directions)
 
@@ -129,7 +130,7 @@ def vjp(
     if adapter is not None:
         gradients = adapter.vjp(op, inputs, grad, backend)
     else:
-        arrays, (gradient,) = _arrays(op, inputs), _arrays(op, (grad,), "gradient of ")
+        arrays, gradient = arrays_of(op, inputs), array(grad, "gradient")
         interpreter = _interpreter(op, "vjp", arrays, backend)
         _check_gradient(op, *_signature(arrays), gradient.shape, gradient.dtype)
         if needs is None or all(needs) or not hasattr(interpreter, "vjp_of"):
@@ -141,7 +142,7 @@ def vjp(
 
 def backend_for(op: Op, *operands: Any, verb: str = "forward") -> str:
     """The name of the backend that serves this call: `"spec"` where no kernel does."""
-    arrays = _arrays(op, operands)
+    arrays = arrays_of(op, operands)
     return _choose(op, verb, *_signature(arrays), None).name
 
 
@@ -248,31 +249,6 @@ def adapter_of(operands: tuple[Any, ...]) -> Any:
 
         return torch
     return import_module(ADAPTERS[library])
-
-
-def _arrays(op: Op, operands: tuple[Any, ...], role: str = "") -> tuple[Array, ...]:
-    if len(operands) == 1 and type(operands[0]) is np.ndarray and operands[0].dtype.isnative:
-        return operands
-    return tuple(
-        _array(x, f"{role}{name}") for x, name in zip(operands, names(op, operands), strict=True)
-    )
-
-
-def _array(x: Any, name: str) -> Array:
-    if isinstance(x, np.ma.MaskedArray):
-        raise TypeError(
-            f"{name} is a masked array; fill the masked cells first, with x.filled(value)"
-        )
-    array = np.asarray(x)
-    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
-
-
-def names(op: Op, operands: tuple[Any, ...]) -> list[str]:
-    """What the op calls each of these operands."""
-    return [
-        op.operand_names[i] if i < len(op.operand_names) else f"operand {i}"
-        for i in range(len(operands))
-    ]
 
 
 def _tuple(operands: Any) -> tuple[Any, ...]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from math import prod
 from typing import Any, TypeVar
 
 import numpy as np
 
 from lunette.arguments import tuple_of_sizes
 from lunette.dispatch import adapter_of, check_fits, forward, forward_with_indices
+from lunette.inputs import array
 from lunette.ops import (
     AdaptiveAvgPool,
     AdaptiveMaxPool,
@@ -22,6 +22,8 @@ from lunette.ops import (
     MaxPool,
     SmoothMaxPool,
 )
+from lunette.spec import pooling
+from lunette.unpooling import checked
 
 __all__ = [
     "adaptive_avg_pool",
@@ -143,41 +145,21 @@ def global_max_pool(
 def max_unpool(values: Any, indices: Any, output_size: Any) -> Any:
     """Zeros of `output_size` on the last axes, with each value put back at its index.
 
-    `indices` are those of `max_pool(..., return_indices=True)`: int64 positions in the flattened
-    pooled axes, −1 for a window without a cell. Of values with one index, the last is kept.
+    `indices` are those of `max_pool(..., return_indices=True)`: positions in the flattened pooled axes, of
+    any integer type, −1 for a window without a cell. Of values with one index, the last is kept. A dict
+    of sizes names the dimensions of xarray's DataArrays.
     """
-    from lunette.spec import unpool
+    adapter = adapter_of((values, indices))
+    if isinstance(output_size, dict):
+        from lunette.adapters.xarray import unpool_by_name
 
+        return unpool_by_name(values, indices, output_size)
     pooled = tuple_of_sizes(output_size, "output_size")
-    elsewhere = getattr(adapter_of((values, indices)), "unpool", None)
-    if elsewhere is None:
-        values, indices = np.asarray(values), np.asarray(indices)
-    if str(indices.dtype).removeprefix("torch.") != "int64":
-        raise TypeError(f"indices have dtype {indices.dtype}; expected int64")
-    if indices.shape != values.shape:
-        raise ValueError(
-            f"indices have shape {tuple(indices.shape)}; expected the values' {tuple(values.shape)}"
-        )
-    if values.ndim < len(pooled):
-        raise ValueError(
-            f"output_size={pooled} names {len(pooled)} axes; values of shape "
-            f"{tuple(values.shape)} have {values.ndim}"
-        )
-    if elsewhere is not None:
-        return elsewhere(values, indices, pooled)
-    check_indices(indices, pooled)
+    if adapter is not None:
+        return adapter.unpool(values, indices, pooled)
+    values, indices = checked(values, indices, pooled)
     check_fits(values.shape[: values.ndim - len(pooled)] + pooled, values.dtype)
-    return unpool(values, indices, pooled)
-
-
-def check_indices(indices: Any, pooled: tuple[int, ...]) -> None:
-    """Refuse indices that are no positions in the pooled axes."""
-    cells = prod(pooled)
-    if len(indices.reshape(-1)) and not (indices.min() >= -1 and indices.max() < cells):
-        worst = int(indices.max() if indices.max() >= cells else indices.min())
-        raise ValueError(
-            f"indices contain {worst}; expected −1 … {cells - 1}, positions in {pooled}"
-        )
+    return pooling.unpool(values, indices, pooled)
 
 
 def conv(
@@ -191,7 +173,8 @@ def conv(
     backend: str | None = None,
 ) -> Any:
     """The convolution of x, `(*batch, in, *spatial)`, with weight, `(out, in/groups, *kernel)`."""
-    op = Conv(_kernel(weight), stride, padding, dilation, groups)
+    weight, kernel = _kernel(weight)
+    op = Conv(kernel, stride, padding, dilation, groups)
     return forward(op, *_operands(x, weight, bias), backend=backend)
 
 
@@ -207,17 +190,25 @@ def conv_transpose(
     backend: str | None = None,
 ) -> Any:
     """The transposed convolution of x, `(*batch, in, *spatial)`; weight `(in, out/groups, *kernel)`."""
-    op = ConvTranspose(_kernel(weight), stride, padding, output_padding, dilation, groups)
+    weight, kernel = _kernel(weight)
+    op = ConvTranspose(kernel, stride, padding, output_padding, dilation, groups)
     return forward(op, *_operands(x, weight, bias), backend=backend)
 
 
-def _kernel(weight: Any) -> tuple[int, ...]:
-    shape = tuple(weight.shape) if hasattr(weight, "shape") else np.shape(weight)
+def _kernel(weight: Any) -> tuple[Any, tuple[int, ...]]:
+    """The weight as an array, and the lengths of its kernel."""
+    if type(weight) is not np.ndarray:
+        adapter = adapter_of((weight,))
+        if adapter is None:
+            weight = array(weight, "weight")
+        elif hasattr(adapter, "check_plain"):
+            adapter.check_plain(weight, "weight")
+    shape = tuple(weight.shape)
     if len(shape) < 3:
         raise ValueError(
             f"weight has shape {shape}; expected two axes of channels and then the kernel's axes"
         )
-    return shape[2:]
+    return weight, shape[2:]
 
 
 def _operands(x: Any, weight: Any, bias: Any) -> tuple[Any, ...]:

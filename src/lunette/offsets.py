@@ -15,9 +15,12 @@ from typing import Any
 import numpy as np
 
 from lunette import dispatch
+from lunette.arguments import shape_tuple
+from lunette.inputs import array
 from lunette.ops.base import is_float
 from lunette.ops.pooling import Pooling
 from lunette.reductions import Max
+from lunette.spec.scalars import filled, lift, of_array
 
 __all__ = [
     "NOWHERE",
@@ -38,7 +41,7 @@ NOWHERE = 255
 
 def forward_with_offsets(op: Pooling, x: Array) -> tuple[Array, Array]:
     """The value of every window, and the offset of its first winner (uint8)."""
-    x = np.asarray(x)
+    x = array(x, "x")
     _check_box(op, x.shape)
     found = _kernels().forward_with_offsets(op, x) if _served(x) else None
     if found is not None:
@@ -48,20 +51,20 @@ def forward_with_offsets(op: Pooling, x: Array) -> tuple[Array, Array]:
 
 
 def vjp_from_offsets(op: Pooling, offsets: Array, grad: Array, shape: Shape) -> Array:
-    """The gradient of every cell of an input of this shape: what `op.vjp` gives where they were taken.
-
-    An offset that is no cell of its window sends its gradient nowhere, or is a ValueError.
-    """
-    grad, shape = np.asarray(grad), tuple(shape)
-    _check(op, offsets, shape)
+    """The gradient of every cell of an input of this shape: what `op.vjp` gives where they were taken."""
+    grad, shape = array(grad, "gradient"), shape_tuple(shape)
+    offsets = _checked(op, offsets, shape)
     op.check_gradient((shape,), (grad.dtype,), grad.shape, grad.dtype)
     found = _kernels().vjp_from_offsets(op, shape, offsets, grad) if _served(grad) else None
     if found is not None:
         return found  # type: ignore[no-any-return]
     items, outputs = prod(shape[: len(shape) - op.rank]), prod(_lengths(op, shape[-op.rank :]))
     indices = indices_of(op, shape, offsets).reshape(items, outputs)
+    if grad.dtype.kind == "O":
+        grad = lift(grad)
     wide = np.float32 if grad.dtype.itemsize == 2 else grad.dtype
-    sums = np.zeros((items, prod(shape[len(shape) - op.rank :]) + 1), wide)
+    zero = of_array(grad).from_int(0)
+    sums = filled((items, prod(shape[len(shape) - op.rank :]) + 1), zero, wide)
     item = np.arange(items)[:, None]
     # In row-major order of outputs, as in the specification; windows without a cell write past the end.
     np.add.at(sums, (item, indices), grad.reshape(items, outputs).astype(wide))
@@ -70,23 +73,27 @@ def vjp_from_offsets(op: Pooling, offsets: Array, grad: Array, shape: Shape) -> 
 
 def jvp_from_offsets(op: Pooling, offsets: Array, dx: Array) -> Array:
     """The directional derivative along `dx`: what `op.jvp` gives where the offsets were taken."""
-    dx = np.asarray(dx)
-    _check(op, offsets, dx.shape)
+    dx = array(dx, "tangent of x")
+    offsets = _checked(op, offsets, dx.shape)
     op.check_tangents((dx.shape,), (dx.dtype,), (dx.shape,), (dx.dtype,))
     taken = _kernels().jvp_from_offsets(op, offsets, dx) if _served(dx) else None
     if taken is not None:
         return taken  # type: ignore[no-any-return]
+    if dx.dtype.kind == "O":
+        dx = lift(dx)
     batch, pooled = dx.shape[: dx.ndim - op.rank], dx.shape[dx.ndim - op.rank :]
     indices = indices_of(op, dx.shape, offsets).reshape(*batch, prod(_lengths(op, pooled)))
     flat = dx.reshape(*batch, prod(pooled))
     found: Array = np.take_along_axis(flat, np.maximum(indices, 0), axis=-1)
     # A tangent is a sum from +0: it is never −0.
-    found = np.where(indices >= 0, found + found.dtype.type(0), found.dtype.type(0))
+    zero = filled((), of_array(dx).from_int(0), dx.dtype)
+    found = np.where(indices >= 0, found + zero, zero)
     return np.asarray(found, dx.dtype).reshape(offsets.shape)
 
 
 def offsets_of(op: Pooling, shape: Shape, indices: Array) -> Array:
     """Flat positions in the pooled axes, −1 for none, as offsets."""
+    indices = array(indices, "indices")
     pooled = shape[len(shape) - op.rank :]
     taps = np.zeros((1,) * op.rank, np.int64)
     kept = np.reshape(indices, (*shape[: len(shape) - op.rank], *_lengths(op, pooled)))
@@ -100,6 +107,7 @@ def offsets_of(op: Pooling, shape: Shape, indices: Array) -> Array:
 
 def indices_of(op: Pooling, shape: Shape, offsets: Array) -> Array:
     """Offsets as flat positions in the pooled axes (int64), −1 for none."""
+    offsets = array(offsets, "offsets")
     pooled = shape[len(shape) - op.rank :]
     axes = _boxes(op, pooled)
     kept = np.reshape(offsets, (*shape[: len(shape) - op.rank], *_lengths(op, pooled)))
@@ -149,10 +157,11 @@ def _lengths(op: Pooling, pooled: Shape) -> Shape:
     return tuple(region.out_length(n) for region, n in zip(op.regions, pooled, strict=True))
 
 
-def _check(op: Pooling, offsets: Array, shape: Shape) -> None:
-    if not isinstance(offsets, np.ndarray):
-        raise TypeError(f"offsets={type(offsets).__name__}: expected an array of uint8")
-    check_offsets(op, offsets.shape, offsets.dtype, shape)
+def _checked(op: Pooling, offsets: Any, shape: Shape) -> Array:
+    """Offsets that a max with one winner per window can have given."""
+    found = array(offsets, "offsets")
+    check_offsets(op, found.shape, found.dtype, shape)
+    return found
 
 
 def check_offsets(op: Pooling, offsets: Shape, dtype: np.dtype[Any], shape: Shape) -> None:
@@ -161,7 +170,7 @@ def check_offsets(op: Pooling, offsets: Shape, dtype: np.dtype[Any], shape: Shap
     if op.reduction != Max("first"):
         raise ValueError(f"{op!r}: one winner per window means ties='first'")
     if dtype != np.uint8:
-        raise TypeError(f"offsets={dtype}: expected an array of uint8")
+        raise TypeError(f"offsets have dtype {dtype}: expected an array of uint8")
     if offsets != op.out_shape(shape):
         raise ValueError(
             f"offsets have shape {offsets}; expected the output's {op.out_shape(shape)}"
@@ -172,7 +181,7 @@ def check_offsets(op: Pooling, offsets: Shape, dtype: np.dtype[Any], shape: Shap
 
 
 def _served(x: Array) -> bool:
-    return is_float(x.dtype) and x.dtype.isnative and x.size > 0
+    return is_float(x.dtype) and x.size > 0
 
 
 def _kernels() -> Any:

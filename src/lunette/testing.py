@@ -17,6 +17,7 @@ import numpy as np
 from lunette import spec
 from lunette.arguments import choice, size
 from lunette.check.bounds import bound
+from lunette.inputs import result
 from lunette.ops.base import Op, Shape, is_float, kind_of
 from lunette.ops.pooling import Pooling
 from lunette.reductions import Max
@@ -44,7 +45,7 @@ def check_op(
     the rounding of any order of summation. Returns the number of cases compared.
     """
     choice(verb, "verb", VERBS)
-    dtype = np.dtype(dtype)
+    dtype = _dtype(dtype)
     count = 0
     for operands, directions, grad in _cases(op, dtype, shapes, seed):
         inputs = _bare(operands)
@@ -54,7 +55,7 @@ def check_op(
         actual = fn(*(a.copy() if isinstance(a, np.ndarray) else a for a in arguments))
         allowed = _allowed(op, verb, operands, directions, grad)
         for e, a, t in zip(_tuple(expected), _tuple(actual), _tuple(allowed), strict=True):
-            _compare(op, verb, arguments, e, np.asarray(a), t)
+            _compare(op, verb, arguments, e, result(a, "the result"), t)
         count += 1
     return count
 
@@ -73,18 +74,18 @@ def check_adjoint(
     With the default dtype the arrays hold Fractions and the equality is exact. With a float dtype
     it holds within rounding.
     """
-    dtype = np.dtype(dtype)
+    dtype = _dtype(dtype)
     count = 0
     for operands, directions, grad in _cases(op, dtype, shapes, seed, finite=True):
         inputs = _bare(operands)
-        pushed = np.asarray(jvp(inputs, _bare(directions)))
-        pulled = _tuple(vjp(inputs, grad))
+        pushed = result(jvp(inputs, _bare(directions)), "the result of jvp")
+        pulled = [result(g, "a result of vjp") for g in _tuple(vjp(inputs, grad))]
         left = _inner(pushed, grad)
-        right = sum(_inner(d, np.asarray(g)) for d, g in zip(directions, pulled, strict=True))
+        right = sum(_inner(d, g) for d, g in zip(directions, pulled, strict=True))
         slack = Fraction(0)
         if dtype.kind != "O":
             scale = _inner(abs(pushed), abs(grad)) + sum(
-                _inner(abs(d), abs(np.asarray(g))) for d, g in zip(directions, pulled, strict=True)
+                _inner(abs(d), abs(g)) for d, g in zip(directions, pulled, strict=True)
             )
             cells = sum(x.size for x in operands) + grad.size
             slack = scale * cells * Fraction(_epsilon(dtype)) * 4
@@ -122,6 +123,17 @@ def _cases(
             directions = tuple(_cast(_ramp(rng, shape), dtype) for shape in operand_shapes)
             grad_dtype = op.result_dtype(*(dtype for _ in operand_shapes))
             yield operands, directions, _cast(_ramp(rng, out_shape), grad_dtype)
+
+
+def _dtype(dtype: Any) -> np.dtype[Any]:
+    """A dtype that ops take, in the byte order of this machine."""
+    try:
+        found = np.dtype(dtype)
+    except TypeError as error:
+        raise TypeError(f"dtype={dtype!r}: {error}") from None
+    kind_of(found, "the input")
+    native: np.dtype[Any] = found.newbyteorder("=")
+    return native
 
 
 def _pooling_shapes(op: Pooling) -> list[Shape]:

@@ -9,6 +9,7 @@ from typing import Any
 import dask.array as da
 import numpy as np
 from dask._task_spec import Task, TaskRef
+from dask.base import tokenize
 
 from lunette import dispatch
 from lunette.adapters import dask_convolution
@@ -23,13 +24,16 @@ from lunette.adapters.graphs import (
     ranges_of,
 )
 from lunette.adapters.slabs import Clipped, bounds_of, cut_outputs
+from lunette.functional import max_unpool
+from lunette.inputs import names
 from lunette.ops.base import Op
 from lunette.ops.convolution import Convolution
 from lunette.ops.pooling import Pool, Pooling
 from lunette.reductions import Max, Mean, Reduction
 from lunette.regions import Region
+from lunette.unpooling import check_operands
 
-__all__ = ["forward", "forward_with_indices", "jvp", "vjp"]
+__all__ = ["forward", "forward_with_indices", "jvp", "unpool", "vjp"]
 
 # -- the verbs --
 
@@ -66,8 +70,7 @@ def jvp(
     """The directional derivative, lazy."""
     arrays = _checked(op, operands, backend)
     directions = tuple(
-        dask_array(t, f"tangent of {n}")
-        for n, t in zip(dispatch.names(op, tangents), tangents, strict=True)
+        dask_array(t, f"tangent of {n}") for n, t in zip(names(op, tangents), tangents, strict=True)
     )
     op.check_tangents(*_signature(arrays), *_signature(directions))
     if isinstance(op, Convolution):
@@ -93,7 +96,7 @@ def vjp(
 
 def _checked(op: Op, operands: tuple[Any, ...], backend: str | None) -> tuple[Any, ...]:
     arrays = tuple(
-        dask_array(x, name) for x, name in zip(operands, dispatch.names(op, operands), strict=True)
+        dask_array(x, name) for x, name in zip(operands, names(op, operands), strict=True)
     )
     dispatch.check_backend(backend)
     op.check_operands(*_signature(arrays))
@@ -176,6 +179,39 @@ def _whole_indices(indices: Any, slab: tuple[int, ...], regions: tuple[Any, ...]
     for place, n in zip(moved, shape, strict=True):
         flat = flat * n + place
     return np.where(inside, flat, -1)
+
+
+# -- unpooling --
+
+
+def unpool(values: Any, indices: Any, pooled: tuple[int, ...]) -> Any:
+    """Each value at its index, lazy: a task for each chunk of the batch, with its pooled axes whole."""
+    values, indices = dask_array(values, "values"), dask_array(indices, "indices")
+    check_operands(
+        (values.shape, np.dtype(values.dtype)), (indices.shape, np.dtype(indices.dtype)), pooled
+    )
+    batch = values.ndim - len(pooled)
+    values = values.rechunk(values.chunks[:batch] + values.shape[batch:])
+    indices = indices.rechunk(values.chunks)
+    return da.map_blocks(
+        _unpool_task,
+        values,
+        indices,
+        pooled=pooled,
+        chunks=values.chunks[:batch] + tuple((n,) for n in pooled),
+        dtype=values.dtype,
+        meta=values._meta,
+        name=f"lunette-unpool-{tokenize(values.name, indices.name, pooled)}",
+    )
+
+
+def _unpool_task(values: Any, indices: Any, pooled: tuple[int, ...]) -> Any:
+    return on_host(_unpool_slabs, pooled, [values, indices])
+
+
+def _unpool_slabs(pooled: tuple[int, ...], slabs: list[Any]) -> Any:
+    values, indices = slabs
+    return max_unpool(values, indices, pooled)
 
 
 # -- the gradient of pooling --

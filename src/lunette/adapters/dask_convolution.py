@@ -25,7 +25,7 @@ from lunette.adapters.graphs import (
     build,
     collection,
     gather,
-    inputs,
+    inputs_of,
     on_host,
     ranges_of,
 )
@@ -257,7 +257,7 @@ def _added(
     name = f"lunette-{name}-{tokenize(repr(settings), [a.name for a in arrays])}"
     tasks, parts = {}, []
     for index in product(*map(range, numblocks)):
-        readings, references = inputs(operands, index)
+        readings, references = inputs_of(operands, index)
         key: tuple[Any, ...] = (f"{name}-part", *index)
         tasks[key] = Task(key, task, settings, *arguments(index), readings, *references)
         parts.append(key)

@@ -10,10 +10,11 @@ from typing import Any
 import dask.array as da
 import numpy as np
 from dask._task_spec import Task, TaskRef
-from dask.base import tokenize
+from dask.base import is_dask_collection, tokenize
 from dask.blockwise import Blockwise
 from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 
+from lunette import inputs
 from lunette.adapters.slabs import Reading, Span, bounds_of, spans
 
 __all__ = [
@@ -23,7 +24,7 @@ __all__ = [
     "collection",
     "dask_array",
     "gather",
-    "inputs",
+    "inputs_of",
     "on_host",
     "ranges_of",
 ]
@@ -88,9 +89,13 @@ def _source(array: Any) -> tuple[Any, dict[str, Any] | None]:
 
 def dask_array(x: Any, name: str) -> Any:
     """`x` as a Dask array with known chunks; NumPy's become one chunk."""
-    if isinstance(getattr(x, "_meta", x), np.ma.MaskedArray):
-        raise TypeError(f"{name} is a masked array; fill the masked cells first")
-    array = x if isinstance(x, da.Array) else da.from_array(np.asarray(x), chunks=-1)
+    if isinstance(x, da.Array):
+        inputs.check_plain(x._meta, name)
+        array = x
+    elif is_dask_collection(x):
+        raise TypeError(f"{name} is a {type(x).__name__}; expected a Dask array")
+    else:
+        array = da.from_array(inputs.array(x, name), chunks=-1)
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
     for axis, chunks in enumerate(array.chunks):
@@ -127,13 +132,13 @@ def build(
     rank = len(chunks)
     tasks = {}
     for index in product(*map(range, numblocks)):
-        readings, references = inputs(operands, index)
+        readings, references = inputs_of(operands, index)
         key = (name, *index[:rank])
         tasks[key] = Task(key, task, *arguments(index), readings, *references)
     return collection(name, tasks, arrays, chunks, dtype)
 
 
-def inputs(
+def inputs_of(
     operands: Sequence[Operand | Whole], index: tuple[int, ...]
 ) -> tuple[tuple[Reading, ...], list[TaskRef]]:
     """How the task of this index reads its operands, and the references of all of them."""

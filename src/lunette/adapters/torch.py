@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from math import prod
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from lunette import dispatch
-from lunette.functional import check_indices
 from lunette.ops.base import Op
 from lunette.ops.convolution import Convolution
 from lunette.ops.pooling import Pooling
 from lunette.reductions import SmoothMax
-from lunette.torch import convolution, library
+from lunette.torch import convolution, library, unpooling
 from lunette.torch.encoding import encode
-from lunette.torch.memory import array_of, tensor_of
+from lunette.torch.memory import array_of, dtype_of, tensor_of
 
-__all__ = ["forward", "forward_with_beta", "forward_with_indices", "jvp", "unpool", "vjp"]
+__all__ = [
+    "check_plain",
+    "forward",
+    "forward_with_beta",
+    "forward_with_indices",
+    "jvp",
+    "unpool",
+    "vjp",
+]
 
 
 def forward(op: Op, operands: tuple[Any, ...], backend: str | None) -> Any:
@@ -84,19 +90,9 @@ def vjp(op: Op, operands: tuple[Any, ...], grad: Any, backend: str | None) -> tu
 
 def unpool(values: Tensor, indices: Tensor, pooled: tuple[int, ...]) -> Tensor:
     """Zeros of `pooled` with each value at its index, the last of equals; differentiable in values."""
+    _check_like(values, values, "values", "values")
     _check_like(values, indices, "indices", "values")
-    if not (values.is_meta or torch.compiler.is_compiling()):
-        check_indices(indices, pooled)
-    batch, cells = values.shape[: values.ndim - len(pooled)], prod(pooled)
-    flat, places = values.reshape(*batch, -1), indices.reshape(*batch, -1)
-    if not places.numel():
-        return values.new_zeros(*batch, *pooled)
-    sources = torch.arange(places.shape[-1], device=values.device).expand_as(places)
-    nobody = torch.full((*batch, cells + 1), -1, device=values.device)  # one more, for index −1
-    targets = places.masked_fill(places < 0, cells)
-    last = nobody.scatter_reduce(-1, targets, sources, "amax")[..., :cells]
-    found = flat.gather(-1, last.clamp(min=0)).masked_fill(last < 0, 0)
-    return found.reshape(*batch, *pooled)
+    return unpooling.unpool(values, indices, pooled)
 
 
 # -- what only torch has --
@@ -114,8 +110,24 @@ def _check_operands(op: Op, operands: tuple[Any, ...]) -> None:
 
 def _check_like(x: Any, other: Any, name: str, of: str) -> None:
     """`other` is a tensor that our kernels can read, where `x` is."""
+    check_plain(other, name)
+    if other.device != x.device:
+        raise ValueError(
+            f"{name} is on device {other.device} and {of} on {x.device}; "
+            f"expected one device: move it with .to({str(x.device)!r})"
+        )
+
+
+def check_plain(other: Any, name: str) -> None:
+    """Refuse what is no tensor of numbers in memory that our kernels can read."""
     if not isinstance(other, Tensor):
         raise TypeError(f"{name} is a {type(other).__name__}; expected a torch tensor")
+    if type(other).__name__ == "MaskedTensor":
+        raise TypeError(f"{name} is a masked tensor; fill it first, with {name}.to_tensor(number)")
+    if other.is_nested:
+        raise TypeError(
+            f"{name} is a nested tensor; pass {name}.to_padded_tensor(number), or its parts"
+        )
     if other.is_quantized:
         raise TypeError(f"{name} is quantised; pass {name}.dequantize() instead")
     if other.layout is not torch.strided:
@@ -124,11 +136,7 @@ def _check_like(x: Any, other: Any, name: str, of: str) -> None:
         raise TypeError(
             f"{name} is on device {other.device}; expected cpu or cuda: move it with .cpu()"
         )
-    if other.device != x.device:
-        raise ValueError(
-            f"{name} is on device {other.device} and {of} on {x.device}; "
-            f"expected one device: move it with .to({str(x.device)!r})"
-        )
+    dtype_of(other.dtype, name)
 
 
 def _outside_torch(

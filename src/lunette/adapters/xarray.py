@@ -15,11 +15,13 @@ import numpy as np
 import xarray as xr
 
 from lunette import dispatch
+from lunette.arguments import tuple_of_sizes
+from lunette.functional import max_unpool
 from lunette.ops.base import Op
 from lunette.ops.pooling import Pooling
 from lunette.regions import Region, Sliding
 
-__all__ = ["by_name", "forward", "forward_with_indices", "jvp", "vjp"]
+__all__ = ["by_name", "forward", "forward_with_indices", "jvp", "unpool", "unpool_by_name", "vjp"]
 
 
 # -- the verbs: the last dimensions are pooled --
@@ -41,14 +43,15 @@ def forward_with_indices(op: Op, operands: tuple[Any, ...], backend: str | None)
 def jvp(op: Op, operands: tuple[Any, ...], tangents: tuple[Any, ...], backend: str | None) -> Any:
     """The directional derivative."""
     op, x = _checked(op, operands)
-    directions = tuple(_data(t) for t in tangents)
+    directions = tuple(_data(t, x.dims, "tangent of x") for t in tangents)
     return _pooled(op, x, dispatch.jvp(op, (x.data,), directions, backend=backend))
 
 
 def vjp(op: Op, operands: tuple[Any, ...], grad: Any, backend: str | None) -> tuple[Any, ...]:
     """The gradient, with the coordinates of x."""
     op, x = _checked(op, operands)
-    gradient = dispatch.vjp(op, x.data, _data(grad), backend=backend)
+    dims = x.dims if op.keepdims else x.dims[: x.ndim - op.rank]
+    gradient = dispatch.vjp(op, x.data, _data(grad, dims, "gradient"), backend=backend)
     return (x.copy(data=gradient),)
 
 
@@ -61,8 +64,51 @@ def _checked(op: Op, operands: tuple[Any, ...]) -> tuple[Pooling, Any]:
     return op, operands[0]
 
 
-def _data(x: Any) -> Any:
-    return x.data if isinstance(x, xr.DataArray) else x
+def _data(x: Any, dims: tuple[Any, ...], name: str) -> Any:
+    """The array of `x`; of a DataArray, with its dimensions in this order."""
+    if not isinstance(x, xr.DataArray):
+        return x
+    if set(x.dims) != set(dims):
+        raise ValueError(f"{name} has dimensions {x.dims}; expected {dims}")
+    return x.transpose(*dims).data
+
+
+# -- unpooling --
+
+
+def unpool(values: Any, indices: Any, pooled: tuple[int, ...]) -> Any:
+    """Each value at its index in the last dimensions; these lose their coordinates."""
+    like = values if isinstance(values, xr.DataArray) else indices
+    if isinstance(values, xr.DataArray) and isinstance(indices, xr.DataArray):
+        _check_labels(values, indices)
+    data = max_unpool(
+        _data(values, like.dims, "values"), _data(indices, like.dims, "indices"), pooled
+    )
+    kept = like.dims[: like.ndim - len(pooled)]
+    coordinates = {n: c for n, c in like.coords.items() if set(c.dims) <= set(kept)}
+    named = (like.name, like.attrs) if like is values else (None, None)
+    return xr.DataArray(data, coordinates, like.dims, *named)
+
+
+def unpool_by_name(values: Any, indices: Any, sizes: Mapping[Any, int]) -> Any:
+    """`max_unpool` over the dimensions that `sizes` names, which keep their places."""
+    for name, x in (("values", values), ("indices", indices)):
+        if not isinstance(x, xr.DataArray):
+            raise TypeError(
+                f"a dict of sizes names dimensions: expected {name} as an xarray DataArray, "
+                f"got {type(x).__name__}"
+            )
+    pooled = _named(values, sizes)
+    turned = values.transpose(..., *pooled)
+    result = unpool(turned, indices, tuple_of_sizes([sizes[d] for d in pooled], "output_size"))
+    return result.transpose(*values.dims)
+
+
+def _check_labels(values: Any, indices: Any) -> None:
+    try:
+        xr.align(values, indices, join="exact")
+    except ValueError as error:
+        raise ValueError(f"indices have other labels than values: {error}") from None
 
 
 # -- by name --
@@ -76,18 +122,23 @@ def by_name(
         raise TypeError(
             f"a dict of sizes names dimensions: expected an xarray DataArray, got {type(x).__name__}"
         )
-    if not window:
-        raise ValueError("{}: expected at least one dimension to pool")
-    for name in window:
-        if name not in x.dims:
-            raise ValueError(f"dimension {name!r}: expected one of {x.dims}")
-    pooled = [d for d in x.dims if d in window]
+    pooled = _named(x, window)
     sizes = tuple(window[d] for d in pooled)
     options = {name: _per_dimension(v, name, pooled) for name, v in options.items()}
     result = function(x.transpose(..., *pooled), sizes, **options)
     if isinstance(result, tuple):
         return tuple(r.transpose(*x.dims) for r in result)
     return result.transpose(*x.dims)
+
+
+def _named(x: Any, window: Mapping[Any, int]) -> list[Any]:
+    """The dimensions of x that a dict names, in the order of x."""
+    if not window:
+        raise ValueError("{}: expected at least one dimension to pool")
+    for name in window:
+        if name not in x.dims:
+            raise ValueError(f"dimension {name!r}: expected one of {x.dims}")
+    return [d for d in x.dims if d in window]
 
 
 def _per_dimension(value: Any, name: str, pooled: list[Any]) -> Any:

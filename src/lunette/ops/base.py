@@ -21,7 +21,7 @@ def is_float(dtype: np.dtype[Any]) -> bool:
     return dtype.name in ("float16", "bfloat16", "float32", "float64")
 
 
-def kind_of(dtype: np.dtype[Any]) -> str:
+def kind_of(dtype: np.dtype[Any], name: str = "") -> str:
     """`float`, `integer` (bools too) or `object`; any other dtype is a TypeError."""
     if is_float(dtype):
         return "float"
@@ -30,7 +30,7 @@ def kind_of(dtype: np.dtype[Any]) -> str:
     if dtype.kind == "O":
         return "object"
     raise TypeError(
-        f"dtype {dtype}: expected float16, bfloat16, float32, float64, an integer type, bool, "
+        f"{name and f'{name} has '}dtype {dtype}: expected float16, bfloat16, float32, float64, an integer type, bool, "
         "or an object array of exact numbers"
     )
 
@@ -55,8 +55,8 @@ class Op:
     def check_operands(self, shapes: tuple[Shape, ...], dtypes: tuple[np.dtype[Any], ...]) -> Shape:
         """Refuse operands that the op cannot take; the shape of the result otherwise."""
         out_shape = self.out_shape(*shapes)
-        for dtype in dtypes:
-            kind_of(dtype)
+        for name, dtype in zip(self.operand_names, dtypes, strict=False):
+            kind_of(dtype, name)
         self.result_dtype(*dtypes)
         return out_shape
 

@@ -11,14 +11,17 @@ from typing import Any
 
 import numpy as np
 
+from lunette.arguments import tuple_of_sizes
+from lunette.inputs import array
+from lunette.inputs import arrays as arrays_of
 from lunette.ops.base import Op
 from lunette.ops.convolution import Convolution
 from lunette.ops.pooling import Pooling
 from lunette.spec import convolution, pooling, scalars
 from lunette.spec.duals import Dual
 from lunette.spec.intervals import Interval
-from lunette.spec.pooling import unpool
 from lunette.spec.scalars import MissingOperation, Undecided
+from lunette.unpooling import checked
 
 __all__ = [
     "Dual",
@@ -39,14 +42,14 @@ __all__ = [
 
 def forward(op: Op, *operands: Any) -> Any:
     """The op's value."""
-    arrays = _arrays(operands)
+    arrays = arrays_of(op, operands)
     op.check_operands(*_signature(arrays))
     return meaning(op).forward(op, arrays)
 
 
 def forward_with_indices(op: Op, *operands: Any) -> Any:
     """A max's value, and the flat position in the pooled axes of each window's winner (−1: none)."""
-    arrays = _arrays(operands)
+    arrays = arrays_of(op, operands)
     op.check_indices()
     op.check_operands(*_signature(arrays))
     return meaning(op).forward_with_indices(op, arrays)
@@ -54,7 +57,8 @@ def forward_with_indices(op: Op, *operands: Any) -> Any:
 
 def jvp(op: Op, operands: Any, tangents: Any) -> Any:
     """The directional derivative; a bare array stands for a single operand."""
-    arrays, directions = _arrays(_tuple(operands)), _arrays(_tuple(tangents))
+    arrays = arrays_of(op, _tuple(operands))
+    directions = arrays_of(op, _tuple(tangents), "tangent of ")
     op.check_operands(*_signature(arrays))
     op.check_tangents(*_signature(arrays), *_signature(directions))
     return meaning(op).jvp(op, arrays, directions)
@@ -62,11 +66,17 @@ def jvp(op: Op, operands: Any, tangents: Any) -> Any:
 
 def vjp(op: Op, operands: Any, grad: Any) -> Any:
     """The gradient in each operand; bare for a bare operand, a tuple otherwise."""
-    arrays, (gradient,) = _arrays(_tuple(operands)), _arrays((grad,))
+    arrays, gradient = arrays_of(op, _tuple(operands)), array(grad, "gradient")
     op.check_operands(*_signature(arrays))
     op.check_gradient(*_signature(arrays), gradient.shape, gradient.dtype)
     gradients = meaning(op).vjp(op, arrays, gradient)
     return gradients if isinstance(operands, tuple) else gradients[0]
+
+
+def unpool(values: Any, indices: Any, pooled_shape: tuple[int, ...]) -> Any:
+    """Zeros of `pooled_shape` on the last axes with each value at its index; −1 goes nowhere."""
+    pooled = tuple_of_sizes(pooled_shape, "pooled_shape")
+    return pooling.unpool(*checked(values, indices, pooled), pooled)
 
 
 def meaning(op: Op) -> Any:
@@ -80,14 +90,6 @@ def meaning(op: Op) -> Any:
 
 def _tuple(operands: Any) -> tuple[Any, ...]:
     return operands if isinstance(operands, tuple) else (operands,)
-
-
-def _arrays(operands: tuple[Any, ...]) -> tuple[np.ndarray[Any, Any], ...]:
-    if any(isinstance(x, np.ma.MaskedArray) for x in operands):
-        raise TypeError(
-            "an operand is a masked array; fill the masked cells first, with x.filled(value)"
-        )
-    return tuple(np.asarray(x) for x in operands)
 
 
 def _signature(arrays: tuple[np.ndarray[Any, Any], ...]) -> tuple[Any, Any]:

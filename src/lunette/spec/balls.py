@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from fractions import Fraction
 from typing import Any
 
@@ -66,9 +67,19 @@ def of_flint(kind: type) -> Scalars:
 
 def enclosure(function: str, value: float) -> tuple[float, float]:
     """The nearest floats that enclose exp or log of a float, by a ball of 128 bits."""
+    if function == "exp" and abs(value) > 1000:  # past the floats, and maybe past the balls
+        return (sys.float_info.max, math.inf) if value > 0 else (0.0, math.ulp(0.0))
     with flint.ctx.workprec(128):
         ball = getattr(flint.arb(value), function)()
         return _below(ball), -_below(-ball)
+
+
+def around(value: Any) -> tuple[float, float] | Fraction:
+    """The nearest floats that enclose a ball, NaN where it says nothing; an exact number as it is."""
+    if not isinstance(value, flint.arb):
+        exact = flint.fmpq(value)
+        return Fraction(int(exact.p), int(exact.q))
+    return (math.nan, math.nan) if value.is_nan() else (_below(value), -_below(-value))
 
 
 def _below(ball: Any) -> float:

@@ -19,7 +19,7 @@ import numpy as np
 
 from lunette.boxes import Box, Range, add_up, boxes, of_grad, of_windows
 from lunette.ops.convolution import Convolution
-from lunette.spec.scalars import lift, lower, of_array
+from lunette.spec.scalars import filled, lift_all, lower, of_array
 
 __all__ = ["forward", "jvp", "vjp"]
 
@@ -33,9 +33,9 @@ Index = tuple[int, ...]
 def forward(op: Convolution, operands: tuple[Array, ...]) -> Array:
     """The value of the convolution."""
     out_shape = op.out_shape(*(a.shape for a in operands))
-    x, weight, *bias = _lift(operands)
+    x, weight, *bias = _lift(op, operands)
     with np.errstate(all="ignore"):
-        out = _zeros(out_shape, operands)
+        out = _zeros(out_shape, (x, weight, *bias))
         _add_value(op, out, x, weight)
         _add_bias(op, out, bias)
     return lower(out, operands[0].dtype)
@@ -45,10 +45,10 @@ def jvp(op: Convolution, operands: tuple[Array, ...], tangents: tuple[Array, ...
     """The directional derivative: of x first, then of the weight, then of the bias."""
     out_shape = op.out_shape(*(a.shape for a in operands))
     count = len(operands)
-    numbers = _lift(operands + tangents)
+    numbers = _lift(op, operands, tangents)
     (x, weight, *_), (dx, dweight, *dbias) = numbers[:count], numbers[count:]
     with np.errstate(all="ignore"):
-        out = _zeros(out_shape, operands + tangents)
+        out = _zeros(out_shape, tuple(numbers))
         _add_value(op, out, dx, weight)
         _add_value(op, out, x, dweight)
         _add_bias(op, out, dbias)
@@ -57,8 +57,8 @@ def jvp(op: Convolution, operands: tuple[Array, ...], tangents: tuple[Array, ...
 
 def vjp(op: Convolution, operands: tuple[Array, ...], grad: Array) -> tuple[Array, ...]:
     """The gradients of x, of the weight and of the bias, if there is one."""
-    *numbers, gy = _lift((*operands, grad))
-    zeros = [_zeros(a.shape, (*operands, grad)) for a in operands]
+    *numbers, gy = _lift(op, operands, gradient=grad)
+    zeros = [_zeros(a.shape, (*numbers, gy)) for a in operands]
     x, weight = numbers[:2]
     image, windows = (gy, x) if op.transposed else (x, gy)
     with np.errstate(all="ignore"):
@@ -171,23 +171,21 @@ def _add_bias(op: Convolution, out: Array, bias: list[Array]) -> None:
         out += bias[0].reshape(-1, *(1,) * op.rank)
 
 
-def _lift(operands: tuple[Array, ...]) -> list[Array]:
-    """The arrays to compute with; ints among objects join the number system of all operands."""
-    if operands[0].dtype.kind != "O":
-        return [lift(a) for a in operands]
-    joined = lift(_joined(operands))
-    ends = np.cumsum([a.size for a in operands])[:-1]
-    parts = np.split(joined, ends)
-    return [part.reshape(a.shape) for part, a in zip(parts, operands, strict=True)]
-
-
-def _joined(operands: tuple[Array, ...]) -> Array:
-    return np.concatenate([a.ravel() for a in operands])
+def _lift(
+    op: Convolution,
+    operands: tuple[Array, ...],
+    tangents: tuple[Array, ...] = (),
+    **others: Array,
+) -> list[Array]:
+    """The arrays to compute with; ints among objects join the number system of all of them."""
+    named = dict(zip(op.operand_names, operands, strict=False))
+    moves = {f"tangent of {n}": t for n, t in zip(op.operand_names, tangents, strict=False)}
+    return lift_all(named | moves | others)
 
 
 def _zero(operands: tuple[Array, ...]) -> Any:
-    return of_array(_joined(operands)).from_int(0)
+    return of_array(next((a for a in operands if a.size), operands[0])).from_int(0)
 
 
 def _zeros(shape: Index, operands: tuple[Array, ...]) -> Array:
-    return np.full(shape, _zero(operands), object)
+    return filled(shape, _zero(operands))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lunette.spec.scalars import Scalars, of_value
+from lunette.spec.scalars import Scalars, of_elements
 
 __all__ = ["Dual"]
 
@@ -19,8 +19,8 @@ class Dual:
 
     @property
     def scalars(self) -> Scalars:
-        """Dual numbers over the primal's own system."""
-        return Duals(of_value(self.primal))
+        """Dual numbers over the system of the two."""
+        return Duals(of_elements({"a dual": (self.primal, self.tangent)}))
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -67,6 +67,11 @@ class Duals(Scalars):
 
     def from_real(self, value: Any) -> Dual:
         return self._constant(self.base.from_real(value))
+
+    def element(self, value: Any) -> Any:
+        if not isinstance(value, Dual):
+            return super().element(value)
+        return Dual(self.base.element(value.primal), self.base.element(value.tangent))
 
     def greater(self, a: Dual, b: Dual) -> bool:
         return self.base.greater(a.primal, b.primal)

@@ -3,26 +3,39 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from decimal import Decimal
+from numbers import Real
 from typing import Any
 
+import numpy as np
+
+from lunette.ops.base import is_float
 from lunette.spec.scalars import Enclosures, MissingOperation, Scalars, Undecided
 
 __all__ = ["Interval"]
 
 
 class Interval:
-    """`[lo, hi]`, both included; `Interval(v)` is the point v. Ends may be infinite, never NaN."""
+    """`[lo, hi]`, both included; `Interval(v)` is the least interval around v: a point if a float holds it.
+
+    Ends may be any real numbers and are rounded outward to floats. They may be infinite, never NaN.
+    """
 
     __slots__ = ("hi", "lo")
     scalars: Scalars
+    lo: float
+    hi: float
 
-    def __init__(self, lo: float, hi: float | None = None) -> None:
-        lo, hi = float(lo), float(lo if hi is None else hi)
-        if not lo <= hi:
+    def __init__(self, lo: Any, hi: Any = None) -> None:
+        self.lo, above = _around(lo)
+        self.hi = above if hi is None else _around(hi)[1]
+        if not self.lo <= self.hi or (hi is not None and _greater(lo, hi)):
             raise ValueError(f"Interval({lo}, {hi}): expected lo ≤ hi and no NaN")
-        self.lo, self.hi = lo, hi
 
     def __contains__(self, value: Any) -> bool:
+        if isinstance(value, Interval):
+            return self.lo <= value.lo and value.hi <= self.hi
         return bool(self.lo <= value <= self.hi)
 
     def __eq__(self, other: object) -> bool:
@@ -38,23 +51,26 @@ class Interval:
         return Interval(-self.hi, -self.lo)
 
     def __add__(self, other: Any) -> Interval:
+        if not _is_number(other):
+            return NotImplemented
         other = _interval(other)
-        return _outward([_sum(self.lo, other.lo, -1)], [_sum(self.hi, other.hi, +1)])
+        return Interval(_sum(self.lo, other.lo)[0], _sum(self.hi, other.hi)[1])
 
     def __sub__(self, other: Any) -> Interval:
-        return self.__add__(-_interval(other))
+        return self.__add__(-_interval(other)) if _is_number(other) else NotImplemented
 
     def __mul__(self, other: Any) -> Interval:
-        other = _interval(other)
-        corners = [_product(a, b) for a in (self.lo, self.hi) for b in (other.lo, other.hi)]
-        return _outward(corners, corners)
+        if not _is_number(other):
+            return NotImplemented
+        return _hull(_product, self, _interval(other))
 
     def __truediv__(self, other: Any) -> Interval:
+        if not _is_number(other):
+            return NotImplemented
         other = _interval(other)
         if other.lo <= 0 <= other.hi:
             raise ZeroDivisionError(f"{self!r} / {other!r}: the divisor contains zero")
-        corners = [_quotient(a, b) for a in (self.lo, self.hi) for b in (other.lo, other.hi)]
-        return _outward(corners, corners)
+        return _hull(_quotient, self, other)
 
     def __radd__(self, other: Any) -> Interval:
         return self.__add__(other)
@@ -66,19 +82,20 @@ class Interval:
         return (-self).__add__(other)
 
     def __rtruediv__(self, other: Any) -> Interval:
-        return _interval(other).__truediv__(self)
+        return _interval(other).__truediv__(self) if _is_number(other) else NotImplemented
 
 
 class Intervals(Enclosures):
     """An order where the intervals are apart; exp and log from balls, rounded outward."""
 
     name = "Interval"
+    by_ends = True
 
     def from_int(self, n: int) -> Interval:
-        return _enclose(n)
+        return Interval(n)
 
     def from_real(self, value: Any) -> Interval:
-        return _enclose(value)
+        return Interval(value)
 
     def maximum(self, a: Interval, b: Interval) -> Interval:
         return Interval(max(a.lo, b.lo), max(a.hi, b.hi))
@@ -100,6 +117,25 @@ class Intervals(Enclosures):
         ends = [end for v in values for end in (v.lo, v.hi) if math.isfinite(end)]
         return Interval((max if largest else min)(ends, default=0.0))
 
+    def monotone(
+        self,
+        function: Callable[[list[Any]], Any],
+        values: list[Any],
+        rising: list[bool],
+        within: tuple[int, int] | None = None,
+    ) -> Interval:
+        # At the ends alone: what a function adds and takes away again widens nothing there.
+        low = [v.lo if up else v.hi for v, up in zip(values, rising, strict=True)]
+        high = [v.hi if up else v.lo for v, up in zip(values, rising, strict=True)]
+        if within is None:
+            return Interval(function(_points(low)).lo, function(_points(high)).hi)
+        least, most = within
+        if all(map(math.isfinite, low)):
+            least = max(least, function(_points(low)).lo)
+        if all(map(math.isfinite, high)):
+            most = min(most, function(_points(high)).hi)
+        return Interval(least, most)
+
     def exp(self, a: Interval) -> Interval:
         return Interval(_transcendental("exp", a.lo)[0], _transcendental("exp", a.hi)[1])
 
@@ -110,54 +146,110 @@ class Intervals(Enclosures):
 Interval.scalars = Intervals()
 
 
+def _points(ends: list[float]) -> list[Interval]:
+    return list(map(Interval, ends))
+
+
+# -- numbers as ends --
+
+
+def _is_number(value: Any) -> bool:
+    """Whether an interval can be made of it; arrays of such numbers take the operation over."""
+    if isinstance(value, (Interval, Real, Decimal)):
+        return True
+    kind = type(value)
+    if _is_flint(kind):
+        return kind.__name__ in ("arb", "fmpq", "fmpz")
+    return issubclass(kind, np.generic) and is_float(np.dtype(kind))
+
+
+def _is_flint(kind: type) -> bool:
+    return kind.__module__.partition(".")[0] == "flint"
+
+
 def _interval(value: Any) -> Interval:
-    return value if isinstance(value, Interval) else _enclose(value)
+    return value if isinstance(value, Interval) else Interval(value)
 
 
-def _enclose(value: Any) -> Interval:
-    """The point, or the two floats around a number that no float holds."""
+def _around(value: Any) -> tuple[float, float]:
+    """The floats below and above a real number; twice the number itself where it is a float."""
+    if type(value) is float:
+        return value, value
+    if isinstance(value, Interval) or not _is_number(value):
+        raise TypeError(
+            f"end {value!r} of type {type(value).__name__}: expected a float, an int, a Fraction, a "
+            "Decimal, or a python-flint fmpq or arb"
+        )
+    if _is_flint(type(value)):
+        from lunette.spec.balls import around
+
+        found = around(value)
+        if isinstance(found, tuple):
+            return found
+        value = found
     try:
         near = float(value)
     except OverflowError:
-        near = math.copysign(math.inf, value)
-    if math.isinf(near) and value != near:  # an integer or rational past the floats
-        largest = math.nextafter(near, 0)
-        return Interval(min(near, largest), max(near, largest))
-    lo = near if near <= value else math.nextafter(near, -math.inf)
-    return Interval(lo, near if near >= value else math.nextafter(near, math.inf))
+        near = math.inf if value > 0 else -math.inf
+    if math.isnan(near):
+        return near, near
+    below = near if near <= value else math.nextafter(near, -math.inf)
+    return below, near if near >= value else math.nextafter(near, math.inf)
 
 
-def _sum(a: float, b: float, toward: int) -> float:
-    """A sum of ends; −inf + inf, which says nothing, becomes the end that promises nothing."""
+def _greater(lo: Any, hi: Any) -> bool:
+    """Whether ends that round to one gap between floats are in the wrong order."""
+    try:
+        return bool(lo > hi)
+    except TypeError:  # a Decimal and a Fraction, say
+        return False
+
+
+# -- arithmetic of ends: the exact result lies between the two floats --
+
+
+def _outward(near: float, exact: bool) -> tuple[float, float]:
+    """A correctly rounded result and its neighbours, where the exact one may lie."""
+    if exact:
+        return near, near
+    return math.nextafter(near, -math.inf), math.nextafter(near, math.inf)
+
+
+def _sum(a: float, b: float) -> tuple[float, float]:
     total = a + b
-    return toward * math.inf if math.isnan(total) else total
+    if math.isnan(total):  # −inf + inf says nothing
+        return -math.inf, math.inf
+    return _outward(total, a == 0 or b == 0 or math.isinf(a) or math.isinf(b))
 
 
-def _product(a: float, b: float) -> float:
-    return 0.0 if a == 0 or b == 0 else a * b
+def _product(a: float, b: float) -> tuple[float, float]:
+    if a == 0 or b == 0:
+        return 0.0, 0.0
+    exact = abs(a) == 1 or abs(b) == 1 or math.isinf(a) or math.isinf(b)
+    return _outward(a * b, exact)
 
 
-def _quotient(a: float, b: float) -> float:
+def _quotient(a: float, b: float) -> tuple[float, float]:
     if math.isinf(a) and math.isinf(b):
-        return math.nan
-    return a / b
+        return -math.inf, math.inf
+    return _outward(a / b, a == 0 or abs(b) == 1 or math.isinf(a) or math.isinf(b))
 
 
-def _outward(lows: list[float], highs: list[float]) -> Interval:
-    """The hull of rounded results, one float wider on each side, where the exact ones may lie."""
-    lo = -math.inf if any(map(math.isnan, lows)) else min(lows)
-    hi = math.inf if any(map(math.isnan, highs)) else max(highs)
-    return Interval(math.nextafter(lo, -math.inf), math.nextafter(hi, math.inf))
+def _hull(
+    operation: Callable[[float, float], tuple[float, float]], x: Interval, y: Interval
+) -> Interval:
+    """What an operation that is monotone in each operand gives at the corners."""
+    corners = [operation(a, b) for a in (x.lo, x.hi) for b in (y.lo, y.hi)]
+    return Interval(min(lo for lo, _ in corners), max(hi for _, hi in corners))
 
 
 def _transcendental(function: str, end: float) -> tuple[float, float]:
     """Floats below and above exp or log of a float, from a ball that holds the exact value."""
+    if function == "log" and end < 0:
+        raise ValueError(f"log of an interval that reaches {end!r}: expected positive numbers")
     if math.isinf(end):
-        low_limit = 0.0 if function == "exp" else math.nan
-        return (end, end) if end > 0 else (low_limit, low_limit)
-    if function == "log" and end <= 0:
-        if end < 0:
-            raise ValueError(f"log of an interval that reaches {end!r}: expected positive numbers")
+        return (end, end) if end > 0 else (0.0, 0.0)
+    if function == "log" and end == 0:
         return -math.inf, -math.inf
     try:
         from lunette.spec.balls import enclosure

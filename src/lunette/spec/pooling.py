@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import partial
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -16,7 +17,7 @@ import numpy as np
 
 from lunette.ops.pooling import Pooling
 from lunette.reductions import Max, Mean, Reduction, SmoothMax
-from lunette.spec.scalars import Scalars, lift, lower, of_array
+from lunette.spec.scalars import Scalars, filled, lift, lift_all, lower, of_array
 
 __all__ = ["forward", "forward_with_indices", "jvp", "unpool", "vjp"]
 
@@ -65,7 +66,7 @@ def forward_with_indices(op: Pooling, operands: tuple[Array, ...]) -> tuple[Arra
 def jvp(op: Pooling, operands: tuple[Array, ...], tangents: tuple[Array, ...]) -> Array:
     """The directional derivative of every window's value."""
     (x,), (dx,) = operands, tangents
-    numbers, dx = lift(x), lift(dx)
+    numbers, dx = lift_all({"x": x, "tangent of x": dx})
     out, scalars = _out(op, x), of_array(numbers)
     with np.errstate(all="ignore"):
         for place, batch, cells in _windows(op, numbers):
@@ -80,9 +81,9 @@ def jvp(op: Pooling, operands: tuple[Array, ...], tangents: tuple[Array, ...]) -
 def vjp(op: Pooling, operands: tuple[Array, ...], grad: Array) -> tuple[Array, ...]:
     """The gradient of every cell: the sum of what the windows that read it send back."""
     (x,) = operands
-    numbers, scalars = lift(x), of_array(x)
-    grad = lift(grad).reshape(_keepdims_shape(op, x))
-    out = np.full(x.shape, scalars.from_int(0), object)
+    numbers, grad = lift_all({"x": x, "gradient": grad})
+    scalars, grad = of_array(numbers), grad.reshape(_keepdims_shape(op, x))
+    out = filled(x.shape, scalars.from_int(0))
     with np.errstate(all="ignore"):
         for place, batch, cells in _windows(op, numbers):
             terms, divisor = shares(op.reduction, scalars, cells)
@@ -96,9 +97,8 @@ def unpool(values: Array, indices: Array, pooled_shape: Index) -> Array:
     """Zeros of `pooled_shape` with each value at its index; −1 goes nowhere, the last of equals wins."""
     rank = len(pooled_shape)
     batch = values.shape[: values.ndim - rank]
-    out = np.full(batch + pooled_shape, 0, values.dtype)
-    if values.dtype.kind == "O":
-        out[...] = of_array(values).from_int(0)
+    values = lift(values) if values.dtype.kind == "O" else values
+    out = filled(batch + pooled_shape, of_array(values).from_int(0), values.dtype)
     for place in np.ndindex(values.shape):
         if indices[place] >= 0:
             out[place[: len(batch)] + np.unravel_index(indices[place], pooled_shape)] = values[
@@ -129,8 +129,13 @@ def value(reduction: Reduction, scalars: Scalars, cells: Cells) -> Any:
         for v in cells.values:
             total = total + v
         return total / scalars.from_int(reduction.divisor_override or count)
-    pivot, _, total = exponentials(reduction, scalars, cells)
-    return pivot + scalars.log(total) / scalars.from_real(reduction.beta)
+    beta = scalars.from_real(reduction.beta)
+
+    def smooth_max(values: list[Any]) -> Any:
+        pivot, _, total = exponentials(reduction, scalars, cells._replace(values=values))
+        return pivot + scalars.log(total) / beta
+
+    return scalars.monotone(smooth_max, cells.values, [True] * len(cells.values))
 
 
 def shares(reduction: Reduction, scalars: Scalars, cells: Cells) -> tuple[list[Any], Any]:
@@ -151,6 +156,8 @@ def shares(reduction: Reduction, scalars: Scalars, cells: Cells) -> tuple[list[A
         divisor = scalars.from_int(reduction.divisor_override or count)
         return [(c, one) for c in range(len(cells.values))], divisor
     assert isinstance(reduction, SmoothMax)
+    if scalars.by_ends:
+        return list(enumerate(softmax(reduction, scalars, cells))), one
     _, terms, total = exponentials(reduction, scalars, cells)
     return list(enumerate(terms)), total
 
@@ -169,6 +176,25 @@ def exponentials(
     if padding:
         total = total + scalars.from_int(padding) * scalars.exp(beta * (zero - pivot))
     return pivot, terms, total
+
+
+def softmax(reduction: SmoothMax, scalars: Scalars, cells: Cells) -> list[Any]:
+    """The share of each cell, from the ends that make it least and largest.
+
+    While β > 0 a share rises with its own cell and falls with every other; while β < 0 the other way.
+    """
+
+    def share(values: list[Any], cell: int) -> Any:
+        _, terms, total = exponentials(reduction, scalars, cells._replace(values=values))
+        return terms[cell] / total
+
+    found = []
+    for cell in range(len(cells.values)):
+        rising = [(c == cell) == (reduction.beta > 0) for c in range(len(cells.values))]
+        found.append(
+            scalars.monotone(partial(share, cell=cell), cells.values, rising, within=(0, 1))
+        )
+    return found
 
 
 def _equal(scalars: Scalars, a: Any, b: Any) -> bool:

@@ -7,6 +7,7 @@ operation that a system lacks raises `MissingOperation` by name; it never return
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -14,7 +15,21 @@ import numpy as np
 
 from lunette.ops.base import is_float
 
-__all__ = ["MissingOperation", "Scalars", "Undecided", "lift", "lower", "of_array", "of_value"]
+__all__ = [
+    "MissingOperation",
+    "Scalars",
+    "Undecided",
+    "filled",
+    "is_int",
+    "lift",
+    "lift_all",
+    "lower",
+    "of_array",
+    "of_elements",
+    "of_value",
+]
+
+Array = np.ndarray[Any, Any]
 
 
 class MissingOperation(TypeError):
@@ -37,6 +52,10 @@ class Scalars:
     def from_real(self, value: Any) -> Any:
         """A Python float or Fraction, rounded at most once."""
         raise self._missing("conversion from a real number")
+
+    def element(self, value: Any) -> Any:
+        """An element to compute with; integers, which every system has, join this one."""
+        return self.from_int(int(value)) if is_int(type(value)) else value
 
     def maximum(self, a: Any, b: Any) -> Any:
         """The larger; `a` of equals, and a NaN before any number."""
@@ -67,6 +86,19 @@ class Scalars:
             best = self.maximum(best, v) if largest else -self.maximum(-best, -v)
         return best
 
+    by_ends = False
+    """Whether `monotone` looks at the ends of ranges, and so is worth more than the function alone."""
+
+    def monotone(
+        self,
+        function: Callable[[list[Any]], Any],
+        values: list[Any],
+        rising: list[bool],
+        within: tuple[int, int] | None = None,
+    ) -> Any:
+        """A function that rises with some of the values and falls with the others, within bounds."""
+        return function(values)
+
     def exp(self, a: Any) -> Any:
         """e to the power `a`."""
         raise self._missing("exp")
@@ -89,13 +121,23 @@ class Floats(Scalars):
         self.type, self.name = type_, np.dtype(type_).name
 
     def from_int(self, n: int) -> Any:
-        try:
-            return self.type(float(n))
-        except OverflowError:
-            return self.type(math.inf if n > 0 else -math.inf)
+        return self.from_real(n)
 
     def from_real(self, value: Any) -> Any:
-        return self.type(float(value))
+        try:
+            nearest = float(value)
+        except OverflowError:
+            nearest = math.inf if value > 0 else -math.inf
+        with np.errstate(over="ignore"):
+            return self.type(nearest)
+
+    def element(self, value: Any) -> Any:
+        number = self.from_int(int(value)) if is_int(type(value)) else self.type(value)
+        if np.isinf(number) and is_int(type(value)):
+            raise ValueError(
+                f"an integer of {value.bit_length()} bits among {self.name} numbers: none is as large"
+            )
+        return number
 
     def is_nan(self, a: Any) -> bool:
         return bool(np.isnan(a))
@@ -159,14 +201,19 @@ class Enclosures(Scalars):
 FLOAT64, FLOAT32 = Floats(np.float64), Floats(np.float32)
 
 
+def is_int(kind: type) -> bool:
+    """Whether this is a type of exact integers: Python's or NumPy's; a bool is no number."""
+    return kind is int or issubclass(kind, np.integer)
+
+
 def of_value(value: Any) -> Scalars:
     """The number system that a value belongs to."""
     kind = type(value)
     if kind in (float, np.float64):
         return FLOAT64
-    if kind is np.float32 or is_float(np.dtype(kind)):  # halves are computed in float32
+    if issubclass(kind, np.generic) and is_float(np.dtype(kind)):  # halves are computed in float32
         return FLOAT32
-    if kind in (Fraction, int):
+    if kind is Fraction or is_int(kind):
         return Rationals(Fraction, "Fraction")
     if kind.__module__.partition(".")[0] == "flint":
         from lunette.spec.balls import of_flint
@@ -181,38 +228,81 @@ def of_value(value: Any) -> Scalars:
     )
 
 
-def of_array(x: np.ndarray[Any, Any]) -> Scalars:
+def of_array(x: Array) -> Scalars:
     """The number system of an array; of an object array, that of its elements."""
     if is_float(x.dtype):
-        return FLOAT64 if x.dtype == np.float64 else FLOAT32
+        return FLOAT64 if x.dtype.name == "float64" else FLOAT32
     if x.dtype.kind != "O":
         return Integers(x.dtype.type)
-    kinds: dict[type, Any] = {}
-    for v in x.flat:
-        kinds.setdefault(type(v), v)
-    others = {k: v for k, v in kinds.items() if k is not int}
-    if len(others) > 1:
-        names = ", ".join(sorted(k.__name__ for k in others))
-        raise TypeError(f"an object array holds elements of several types: {names}")
-    return of_value(next(iter((others or kinds).values()))) if kinds else Rationals(Fraction, "")
+    return of_elements({"an object array": x.flat})
 
 
-def lift(x: np.ndarray[Any, Any], exact_integers: bool = True) -> np.ndarray[Any, Any]:
+def of_elements(groups: Mapping[str, Iterable[Any]]) -> Scalars:
+    """The one number system of all elements of some named groups; integers belong to any."""
+    from lunette.spec.duals import Dual, Duals
+
+    found: dict[type, tuple[Any, str]] = {}
+    parts: dict[str, list[Any]] = {}
+    for name, values in groups.items():
+        for v in values:
+            kind = type(v)
+            if kind is Dual:
+                parts.setdefault(name, []).extend((v.primal, v.tangent))
+            if kind not in found:
+                found[kind] = v, name
+    others = {k: v for k, v in found.items() if not is_int(k)}
+    if set(others) == {Dual}:
+        return Duals(of_elements(parts))
+    systems = {of_value(v).name: of_value(v) for v, _ in others.values()}
+    if len(systems) > 1:
+        kinds = sorted((k.__name__, name) for k, (_, name) in others.items())
+        if len(groups) == 1:
+            held = (
+                f"{kinds[0][1]} holds elements of several types: {', '.join(k for k, _ in kinds)}"
+            )
+        else:
+            held = f"elements of several types: {', '.join(f'{k} in {n}' for k, n in kinds)}"
+        raise TypeError(f"{held}; expected one number system, which integers may join")
+    for system in systems.values():
+        return system
+    return Rationals(Fraction, "Fraction" if found else "")
+
+
+def lift(x: Array, exact_integers: bool = True) -> Array:
     """The array to compute with: half types as float32, ints in object arrays as their neighbours.
 
     Integer arrays stay as they are, or become float64 where the reduction has to divide.
     """
     if x.dtype.kind == "O":
-        system = of_array(x)
-        out = np.empty(x.shape, object)
-        for i, v in np.ndenumerate(x):
-            out[i] = system.from_int(v) if type(v) is int else v
-        return out
+        return _elements(of_array(x), x)
     if is_float(x.dtype):
-        return x.astype(np.float64 if x.dtype == np.float64 else np.float32)
+        return x.astype(np.float64 if x.dtype.name == "float64" else np.float32)
     return x if exact_integers else x.astype(np.float64)
 
 
-def lower(values: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+def lift_all(groups: Mapping[str, Array]) -> list[Array]:
+    """The arrays, by name, to compute with; object arrays are of one number system together."""
+    arrays = list(groups.values())
+    if not any(a.dtype.kind == "O" for a in arrays):
+        return [lift(a) for a in arrays]
+    system = of_elements({name: a.flat for name, a in groups.items()})
+    return [_elements(system, a) for a in arrays]
+
+
+def _elements(system: Scalars, x: Array) -> Array:
+    out = np.empty(x.shape, object)
+    for i, v in np.ndenumerate(x):
+        out[i] = system.element(v)
+    return out
+
+
+def filled(shape: tuple[int, ...], value: Any, dtype: Any = object) -> Array:
+    """An array of one value; among objects it keeps its type, which `numpy.full` would not."""
+    out: Array = np.empty(shape, dtype)
+    out.fill(value)
+    return out
+
+
+def lower(values: Array, dtype: np.dtype[Any]) -> Array:
     """Computed elements as an array of the result's dtype: the one rounding of the half types."""
     return values if dtype.kind == "O" else values.astype(dtype)

@@ -118,7 +118,7 @@ def constant_like(x: Any, number: int) -> Any:
     if isinstance(x, DualArray):
         return DualArray(constant_like(x.primal, number))
     if is_object(x):
-        return np.full(x.shape, scalars.of_array(x).from_int(number), object)
+        return scalars.filled(x.shape, scalars.of_array(x).from_int(number))
     return library(x).full_like(x, number)
 
 
@@ -329,8 +329,25 @@ def relu(x: Any) -> Any:
 def log_sum_exp(x: Any) -> Any:
     """`log Σ exp(x)` over the last axis, kept with length one, about a pivot: no overflow."""
     last = (len(x.shape) - 1,)
+    if is_object(x) and (system := scalars.of_array(x)).by_ends:
+        return _log_sum_exp_by_ends(system, x)
     pivot = _pivot(x.primal if isinstance(x, DualArray) else x)
     return log(sum_axes(exp(x - pivot), last, keepdims=True)) + pivot
+
+
+def _log_sum_exp_by_ends(system: Any, x: Any) -> Any:
+    """It rises with every number, so that the ends of ranges give the ends of the result."""
+
+    def value(row: list[Any]) -> Any:
+        pivot, total = system.pivot(row, largest=True), system.from_int(0)
+        for v in row:
+            total = total + system.exp(v - pivot)
+        return system.log(total) + pivot
+
+    out = np.empty((*x.shape[:-1], 1), object)
+    for i in np.ndindex(x.shape[:-1]):
+        out[(*i, 0)] = system.monotone(value, list(x[i]), [True] * x.shape[-1])
+    return out
 
 
 def _pivot(x: Any) -> Any:

@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from lunette import inputs
 from lunette.arguments import flag
+from lunette.dispatch import adapter_of
 from lunette.ops.base import Op, kind_of
 from lunette.spec import scalars
 from lunette.tape import derivatives, drawing, picture
@@ -114,6 +116,7 @@ class Tape(Methods):
                 f"{self._about(op, name, parents)}: floats among exact numbers would make them "
                 "inexact; convert the floats, or use floats throughout"
             )
+        self._check_one_system(op, name, parents)
         try:
             value = fn.array(rule.forward(*[node.value for node in nodes], **options))
         except Exception as error:
@@ -233,12 +236,10 @@ class Tape(Methods):
         self._check_open()
         if isinstance(value, Id):
             raise TypeError(f"value={value!r} is a node already; expected an array")
-        array = value if _is_array(value) else np.asarray(value)
-        if isinstance(array, np.ma.MaskedArray):
-            raise TypeError("value is a masked array; fill it first, with value.filled(number)")
+        array = _array(value, "value")
         if isinstance(array, np.ndarray):
             if not fn.is_differentiable(array.dtype):
-                kind_of(array.dtype)  # integers and bools pass; other types are refused
+                kind_of(array.dtype, "value")  # integers and bools pass; other types are refused
             if array.dtype.kind == "O":
                 array = scalars.lift(array)  # also refuses elements that are no numbers
         array = fn.array(array)
@@ -269,6 +270,11 @@ class Tape(Methods):
                 value = fn.constant(x, self.value(like))
             except (TypeError, ValueError):
                 raise TypeError(f"{op} of {like!r} and {x!r}: expected a number") from None
+            except OverflowError:
+                dtype = self.value(like).dtype
+                raise ValueError(
+                    f"{op} of {like!r} and a number that {dtype} cannot hold"
+                ) from None
             ids.append(self._leaf(value, "constant", False))
         return self.apply(op, *ids)
 
@@ -293,6 +299,16 @@ class Tape(Methods):
         title = repr(op) if isinstance(op, Op) else op
         names = [f"{p} {self._nodes[p].name!r} of shape {self._nodes[p].shape}" for p in parents]
         return f"node {len(self._nodes)} {name!r}, {title} of {' and '.join(names)}"
+
+    def _check_one_system(self, op: Any, name: str, parents: tuple[int, ...]) -> None:
+        """Refuse objects of several number systems: Python would make the exact ones inexact."""
+        exact = {p: self._nodes[p] for p in parents if fn.is_object(self._nodes[p].value)}
+        if len(exact) < 2:
+            return
+        try:
+            scalars.of_elements({f"{p} {n.name!r}": n.value.flat for p, n in exact.items()})
+        except TypeError as error:
+            raise TypeError(f"{self._about(op, name, parents)}: {error}") from None
 
     def _seed(self, number: int, grad: Any) -> Any:
         node = self._nodes[number]
@@ -327,23 +343,22 @@ class Tape(Methods):
     def _matching(self, x: Any, number: int, role: str) -> Any:
         """A gradient or tangent as an array of its node's shape, dtype and number system."""
         node = self._nodes[number]
-        if not _is_array(x):
-            x = np.asarray(x)
+        title = f"{role} of node {number} {node.name!r}"
+        x = _array(x, title)
         if tuple(x.shape) != node.shape:
-            raise ValueError(
-                f"{role} of node {number} {node.name!r} has shape {tuple(x.shape)}; "
-                f"expected {node.shape}"
-            )
-        if (
-            isinstance(x, np.ndarray)
-            and kind_of(x.dtype) == "object"
-            and not fn.is_object(node.value)
-        ):
+            raise ValueError(f"{title} has shape {tuple(x.shape)}; expected {node.shape}")
+        kind = kind_of(x.dtype, title) if isinstance(x, np.ndarray) else "float"
+        if kind == "object" and not fn.is_object(node.value):
+            raise TypeError(f"{title} holds objects, not {node.dtype}")
+        if kind == "float" and fn.is_object(node.value):
             raise TypeError(
-                f"{role} of node {number} {node.name!r} holds objects, not {node.dtype}"
+                f"{title} has dtype {x.dtype}, its value holds exact numbers: floats among them would "
+                "make them inexact; convert the floats, or use floats throughout"
             )
         if fn.library(x) is np and fn.library(node.value) is not np:
-            raise TypeError(f"{role} of node {number} {node.name!r} is NumPy's, its value is not")
+            raise TypeError(f"{title} is NumPy's, its value is not")
+        if kind == "object":
+            _, x = scalars.lift_all({"its value": node.value, title: x})
         return fn.conform(x, node.value)
 
     def _tangent(self, number: int, tangents: dict[int, Any]) -> Any:
@@ -365,6 +380,19 @@ def _mixed(dtypes: list[Any]) -> bool:
 
 def _is_array(x: Any) -> bool:
     return hasattr(x, "shape") and hasattr(x, "dtype")
+
+
+def _array(x: Any, name: str) -> Any:
+    """A plain NumPy array, or the array of a library that can compute with it."""
+    if isinstance(x, np.ndarray):
+        return inputs.array(x, name)
+    adapter = adapter_of((x,))
+    if adapter is None and (not _is_array(x) or not hasattr(fn.library(x), "exp")):
+        return inputs.array(
+            x, name
+        )  # lists, a table, a file: they hold numbers and compute nothing
+    getattr(adapter, "check_plain", inputs.check_plain)(x, name)
+    return fn.array(x)
 
 
 def _name(name: Any, default: str) -> str:

@@ -42,12 +42,12 @@ LARGEST = 1 << 59
 TENSOR_DTYPES = {dtype: name for name, dtype in DTYPES.items()}
 
 
-def dtype_of(dtype: torch.dtype) -> np.dtype[Any]:
+def dtype_of(dtype: torch.dtype, name: str = "") -> np.dtype[Any]:
     """NumPy's name for a torch dtype; a TypeError where no op takes it."""
     found = DTYPES.get(dtype)
     if found is None:
         raise TypeError(
-            f"dtype {dtype}: expected float16, bfloat16, float32, float64, an integer type or bool"
+            f"{name and name + ' has '}dtype {dtype}: expected float16, bfloat16, float32, float64, an integer type or bool"
         )
     return found
 

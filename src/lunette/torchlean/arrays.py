@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from lunette import inputs
 from lunette.arguments import shape_tuple
 from lunette.ops.pooling import Pooling
 from lunette.spec import vjp
-from lunette.spec.scalars import of_array
+from lunette.spec.scalars import filled, of_array
 
 __all__ = ["CHANNELS", "IMAGE", "Array", "array", "mean_backward", "spatial_axes", "zeros"]
 
@@ -27,19 +28,20 @@ def spatial_axes(rank: int) -> Axes:
 
 def array(value: Any, name: str, *allowed: Axes) -> Array:
     """`value` as a NumPy array with as many axes as one of `allowed` names."""
-    x = np.asarray(value)
+    x = inputs.array(value, name)
     _check_rank(x.shape, name, allowed)
     return x
 
 
 def zeros(shape: tuple[int, ...], like: Array) -> Array:
     """Zeros of the number system and dtype of `like`."""
-    return np.full(shape, of_array(like).from_int(0), like.dtype)
+    return filled(shape, of_array(like).from_int(0), like.dtype)
 
 
 def mean_backward(op: Pooling, grad_output: Any, input_shape: Any, axes: Axes) -> Array:
     """The gradient of a mean. It depends on the input's shape alone: zeros stand for the input."""
-    shape, grad = shape_tuple(input_shape, "input_shape"), np.asarray(grad_output)
+    shape = shape_tuple(input_shape, "input_shape")
+    grad = inputs.array(grad_output, "grad_output")
     _check_rank(shape, "input_shape", (axes,))
     op.check_gradient((shape,), (grad.dtype,), grad.shape, grad.dtype)
     gradient: Array = vjp(op, zeros(shape, grad), grad)

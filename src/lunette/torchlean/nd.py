@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from lunette import inputs
 from lunette.arguments import shape_tuple, size, sizes
 from lunette.ops.pooling import AvgPool, MaxPool, Pool, Pooling, SmoothMaxPool
 from lunette.spec import forward, jvp, vjp
@@ -127,7 +128,7 @@ def tensor_of_dims(dims: Sizes, f: Callable[[Shape], Any]) -> Array:
     """The array of shape `dims` with `f(index)` at every index."""
     shape = shape_tuple(dims, "dims")
     values = [_scalar(f(index)) for index in product(*map(range, shape))]
-    cells = np.array(values)
+    cells = inputs.array(values, "the numbers of f")
     if cells.shape != (len(values),):
         raise ValueError(f"f gave arrays of shape {cells.shape[1:]}; expected a number each time")
     return cells.reshape(shape)
@@ -164,7 +165,7 @@ def get_padded_average_input_val(
     input: Any, out_idxs: Sizes, win_idxs: Sizes, stride: Sizes, padding: Sizes
 ) -> Any:
     """The cell that a mean or a smooth max reads there; 0 for padding."""
-    x = np.asarray(input)
+    x = inputs.array(input, "input")
     if {len(out_idxs), len(win_idxs), len(stride), len(padding)} != {x.ndim}:
         raise ValueError(
             f"out_idxs={out_idxs}, win_idxs={win_idxs}, stride={stride}, padding={padding}: "
@@ -178,7 +179,7 @@ def get_padded_max_input_val(
     input: Any, out_idxs: Sizes, win_idxs: Sizes, stride: Sizes, padding: Sizes
 ) -> Any:
     """The cell that a max reads there; None for padding, or if the lengths differ."""
-    x, padded = np.asarray(input), padded_coords(out_idxs, win_idxs, stride)
+    x, padded = inputs.array(input, "input"), padded_coords(out_idxs, win_idxs, stride)
     place = None if padded is None else unpad_coords(padded, padding)
     if place is None or len(place) != x.ndim:
         return None
@@ -241,7 +242,7 @@ def _value(op: Pooling, input: Any, out_idxs: Sizes) -> Any:
 
 
 def _jvp_value(op: Pooling, input: Any, tangent: Any, out_idxs: Sizes) -> Any:
-    x, dx = _spatial(op, input), np.asarray(tangent)
+    x, dx = _spatial(op, input), inputs.array(tangent, "tangent")
     op.check_tangents((x.shape,), (x.dtype,), (dx.shape,), (dx.dtype,))
     window, slab = _window(op, x.shape, out_idxs)
     return jvp(window, x[slab], dx[slab]).flat[0]

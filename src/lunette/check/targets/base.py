@@ -20,6 +20,7 @@ from lunette.check.calls import OPS, VERBS, Array, Call
 from lunette.check.geometry import Geometry, valid
 from lunette.check.inputs import in_layout
 from lunette.check.stream import DTYPES
+from lunette.inputs import result as plain
 
 __all__ = ["Program", "Target", "array_literal", "keep_shape", "numbers"]
 
@@ -131,7 +132,7 @@ class Target:
     def unbind(self, result: Any) -> list[Array]:
         """The result as NumPy arrays."""
         several = isinstance(result, (tuple, list))
-        return [np.asarray(r) for r in (result if several else [result])]
+        return [plain(r, "a result") for r in (result if several else [result])]
 
 
 def keep_shape(geometry: Geometry, leading: tuple[int, ...] | None = None) -> Geometry:
