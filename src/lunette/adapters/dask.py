@@ -26,6 +26,7 @@ from lunette.adapters.slabs import Clipped, bounds_of, cut_outputs
 from lunette.ops.base import Op
 from lunette.ops.convolution import Convolution
 from lunette.ops.pooling import Pool, Pooling
+from lunette.positions import unravel
 from lunette.reductions import Max, Mean, Reduction
 from lunette.regions import Region
 
@@ -169,7 +170,7 @@ def _reshaped(result: Any, keepdims: bool, regions: tuple[Any, ...]) -> Any:
 def _whole_indices(indices: Any, slab: tuple[int, ...], regions: tuple[Any, ...]) -> Any:
     """Flat positions in a slab as flat positions in the pooled axes of the whole array."""
     inside = indices >= 0
-    places = np.unravel_index(np.where(inside, indices, 0), slab)
+    places = unravel(np.where(inside, indices, 0), slab)
     moved = [p + region.slab_range[0] for p, region in zip(places, regions, strict=True)]
     shape = [region.length for region in regions]
     flat = np.zeros_like(indices)

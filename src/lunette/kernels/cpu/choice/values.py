@@ -60,21 +60,29 @@ wide = Kernels("maxima.wide")
 
 @lru_cache(maxsize=1024)
 def forward_call(
-    op: Pooling, shape: Shape, strides: Shape, dtype: Any, trusting: bool = True
+    op: Pooling,
+    shape: Shape,
+    strides: Shape,
+    dtype: Any,
+    trusting: bool = True,
+    side_by_side: bool = True,
 ) -> Call | TiledCall | SmallItems:
-    """The call for values. Where it does not trust its cells, any NaN or infinity is served."""
+    """The call for values. Where it does not trust its cells, any NaN or infinity is served.
+
+    Small items are laid `side_by_side`, unless the result has to lie as others do that come of this layout.
+    """
     kind, result = kind_of(op.reduction), op.result_dtype(dtype)
     out = kept_shape(op, shape)
     operands = [Operand("r", shape, dtype, strides), Operand("w", out, result)]
     again = lambda: forward_call(op, shape, strides, dtype, False)  # noqa: E731
     if by_pairs(op, shape, "values"):
         return pairs_call(op, "forward", shape, strides, strides, dtype)
-    if trusting and (
+    if (trusting and side_by_side) and (
         small := in_parts(
             op, shape, operands, "values", lambda *part: forward_call(op, *part, dtype)
         )
     ):
-        small.again = again
+        small.again = lambda part, strides: forward_call(op, part, strides, dtype, False)
         return small
     if kind == SMOOTH:
         return _smooth_value(op, shape, strides, dtype, out, again if trusting else None)

@@ -18,6 +18,7 @@ from lunette.kernels.cpu.choice.questions import (
     kept_shape,
     kind_of,
     looked_at_each,
+    marks_are_offsets,
     result_steps,
     tiling_of,
 )
@@ -94,6 +95,8 @@ def offsets_call(
     op: Pooling, shape: Shape, strides: Shape, dtype: Any
 ) -> Call | TiledCall | SmallItems | None:
     """The call for values and offsets; items with a NaN may be flagged, and left to the caller."""
+    if not marks_are_offsets(op, shape):
+        return None
     out = kept_shape(op, shape)
     kept = Operand("w", out, np.dtype(np.uint8))
     operands = [Operand("r", shape, dtype, strides), Operand("w", out, dtype), kept]
@@ -118,7 +121,7 @@ def taken_call(op: Pooling, shape: Shape, strides: Shape, dtype: Any) -> TiledCa
     out = kept_shape(op, shape)
     y_steps = result_steps(out, -1)
     tiling = tiling_of(op, shape, (in_elements(strides, dtype), y_steps, y_steps), dtype)
-    if tiling is None:
+    if tiling is None or not marks_are_offsets(op, shape):
         return None
     tiling.scratch += 16 * MARKS
     return TiledCall([(taken.kernel(dtype.name), tiling)], out, dtype, None)
@@ -145,7 +148,7 @@ def tangent_call(
             op, shape, operands, "tangents", lambda *part: tangent_call(op, *part, dtype, sure)
         )
     ):
-        small.again = again
+        small.again = lambda part, *read: tangent_call(op, part, *read, dtype, False)
         return small
     if ties == "first" and (lanes := lane_plan(op, shape, strides, tangent, dtype)):
         return by_lanes(*lanes, "jvp", out, dtype)
@@ -157,7 +160,8 @@ def tangent_call(
     if not lanes:
         whole = said_anew(op, shape, (strides, tangent), (), dtype.itemsize)
         op, shape, (strides, tangent), _ = whole
-    y_steps = result_steps(kept_shape(op, shape), lanes[1] if lanes else -1)
+    lane = lanes[1] if lanes else -1
+    y_steps = result_steps(kept_shape(op, shape), lane)
     all_steps = (in_elements(strides, dtype), y_steps, in_elements(tangent, dtype))
     tiled = (
         ties in ("first", "") and looked_at_each(op, shape, dtype) and not few_and_long(op, shape)
@@ -178,7 +182,7 @@ def tangent_call(
     if ties == "first" and plan.has_winners:
         return by_winners(plan, "jvp", out, dtype, plan.items * plan.tiles)
     kernel = direct.derivative_kernel(dtype.name, kind, ties)
-    return Call(kernel, plan, out, dtype, -1, plan.items * plan.output_rows, 24 * plan.room)
+    return Call(kernel, plan, out, dtype, lane, plan.items * plan.output_rows, 24 * plan.room)
 
 
 def by_lanes(

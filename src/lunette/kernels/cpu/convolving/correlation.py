@@ -15,6 +15,7 @@ from lunette.kernels.cpu.convolving.sliding import sliding
 from lunette.kernels.cpu.convolving.vectors import VECTOR_BYTES
 from lunette.ops.base import Shape
 from lunette.ops.convolution import Convolution
+from lunette.positions import unravel
 
 __all__ = [
     "FORMS",
@@ -182,7 +183,7 @@ def _numbers(kernel: Shape, shape: Shape, strides: Shape, channels: int) -> tupl
     """The offset of each (channel, tap) in a row of the weights, and whether they are side by side."""
     taps = np.zeros(len(kernel), np.int64)
     if kernel:
-        for index, stride in zip(np.unravel_index(kernel, shape), strides[1:], strict=True):
+        for index, stride in zip(unravel(kernel, shape), strides[1:], strict=True):
             taps += index * stride
     offsets = np.add.outer(np.arange(channels) * strides[0], taps).ravel()
     return offsets, bool((np.diff(offsets) == 1).all())
