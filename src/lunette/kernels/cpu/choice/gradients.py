@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -84,7 +84,7 @@ def gradient_call(
         Operand("r", kept_shape(op, shape), dtype, grad),
         Operand("w", shape, dtype),
     ]
-    again = lambda: gradient_call(op, shape, strides, grad, dtype, False)  # noqa: E731
+    again = partial(gradient_call, op, shape, strides, grad, dtype, False)
     sure = not ties_count(op, "gradients")
     if by_pairs(op, shape, "gradients"):
         return pairs_call(op, "vjp", shape, strides, grad, dtype)

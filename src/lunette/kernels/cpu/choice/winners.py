@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import prod
 from typing import Any
 
@@ -59,6 +59,7 @@ def indices_call(
     """The call for values and the flat positions of their winners."""
     out = kept_shape(op, shape)
     places = Operand("w", out, np.dtype(np.int64))
+    again = partial(indices_call, op, shape, strides, dtype, False)
     operands = [Operand("r", shape, dtype, strides), Operand("w", out, dtype), places]
     if trusting and (
         small := in_parts(
@@ -77,7 +78,6 @@ def indices_call(
         steps = (in_elements(strides, dtype), y_steps, y_steps)
         tiling = tiling_of(op, shape, steps, dtype)
         if tiling is not None:
-            again = lambda: indices_call(op, shape, strides, dtype, False)  # noqa: E731
             return TiledCall([(offsets.kernel(dtype.name, "indices"), tiling)], out, dtype, again)
     plan = Plan(op, shape, (in_elements(strides, dtype), y_steps, y_steps))
     if plan.has_winners and one_window_each(plan):
@@ -139,7 +139,7 @@ def tangent_call(
         Operand("w", out, dtype),
         Operand("r", shape, dtype, tangent),
     ]
-    again = lambda: tangent_call(op, shape, strides, tangent, dtype, False)  # noqa: E731
+    again = partial(tangent_call, op, shape, strides, tangent, dtype, False)
     sure = not ties_count(op, "tangents")
     if by_pairs(op, shape, "tangents"):
         return pairs_call(op, "jvp", shape, strides, tangent, dtype)
