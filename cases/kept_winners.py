@@ -16,7 +16,7 @@ from lunette.ops.pooling import Pooling
 from lunette.reductions import Max
 from lunette.regions import Adaptive, Global, Sliding
 
-__all__ = ["BATCHES", "several_axes", "disagreements", "one_axis"]
+__all__ = ["BATCHES", "disagreements", "one_axis", "several_axes"]
 
 Array = np.ndarray[Any, Any]
 
@@ -48,7 +48,10 @@ def several_axes(count: int, seed: int) -> Iterator[Geometry]:
     rng = np.random.default_rng([seed, 255])
     while count:
         lengths, regions = drawn.geometry(rng, int(rng.choice([2, 2, 3])))
-        if np.prod([r.boxes(n)[2] for r, n in zip(regions, lengths, strict=True)]) <= offsets.NOWHERE:
+        if (
+            np.prod([r.boxes(n)[2] for r, n in zip(regions, lengths, strict=True)])
+            <= offsets.NOWHERE
+        ):
             count -= 1
             yield lengths, regions
 

@@ -50,14 +50,18 @@ def _region(rng: np.random.Generator, n: int) -> Region:
         return Global()
     kernel, stride = int(rng.choice([1, 2, 2, 3, 3, 4, 9])), int(rng.choice([1, 1, 2, 2, 3, 30]))
     before, after = map(int, rng.integers(0, kernel, 2))
-    return Sliding(kernel, stride, (before, after), int(rng.choice([1, 1, 1, 2])), bool(rng.random() < 0.3))
+    return Sliding(
+        kernel, stride, (before, after), int(rng.choice([1, 1, 1, 2])), bool(rng.random() < 0.3)
+    )
 
 
 def with_specials(rng: np.random.Generator, shape: Shape, dtype: str) -> Array:
     """Numbers with ties; among them a few NaNs, zeros of both signs, infinities or subnormal numbers, or one in an item or two."""
     target = dtype_named(dtype)
     if dtype not in values.FLOATS:
-        return values.filled(str(rng.choice(values.kinds_of(dtype))), shape, dtype, int(rng.integers(99)))
+        return values.filled(
+            str(rng.choice(values.kinds_of(dtype))), shape, dtype, int(rng.integers(99))
+        )
     x = rng.integers(-3, 4, shape).astype(target)
     if rng.random() < 0.5:
         x[x == 0] = -1  # a zero is rare, then
@@ -79,17 +83,20 @@ def layouts_of(a: Array, rank: int) -> Iterator[tuple[str, Array]]:
     yield "F", np.asfortranarray(a)
     for axis in range(a.ndim - rank):
         if a.shape[axis] > 1:
-            yield f"axis {axis} last", np.moveaxis(np.ascontiguousarray(np.moveaxis(a, axis, -1)), -1, axis)
+            yield (
+                f"axis {axis} last",
+                np.moveaxis(np.ascontiguousarray(np.moveaxis(a, axis, -1)), -1, axis),
+            )
 
 
-def disagreements(
-    shape: Shape, regions: tuple[Region, ...], x: Array, seed: int = 0
-) -> list[str]:
+def disagreements(shape: Shape, regions: tuple[Region, ...], x: Array, seed: int = 0) -> list[str]:
     """Verbs of a max, by every rule for ties, that are not the specification's: in several layouts of all arrays."""
     found: list[str] = []
     real = x.dtype.kind not in "iub"
 
-    def compare(what: str, op: Any, layout: Any, got: Array, expected: Array, any_nan: bool) -> None:
+    def compare(
+        what: str, op: Any, layout: Any, got: Array, expected: Array, any_nan: bool
+    ) -> None:
         if difference := differing_bits(got, expected, any_nan):
             found.append(f"{what} of {op!r} on {x.dtype}{list(shape)} {layout}: {difference}")
 
@@ -114,7 +121,11 @@ def disagreements(
                 compare("jvp", op, layout, got, tangent, True)
                 got = run(op, "vjp", view, grads.get(other, grad))
                 compare("vjp", op, layout, got, gradient, True)
-        if real and prod(r.boxes(n)[2] for r, n in zip(regions, shape[-rank:], strict=True)) <= offsets.NOWHERE:
+        if (
+            real
+            and prod(r.boxes(n)[2] for r, n in zip(regions, shape[-rank:], strict=True))
+            <= offsets.NOWHERE
+        ):
             value, kept = offsets.forward_with_offsets(first, view)
             compare("value with its offset", first, name, value, y, False)
             compare("offset", first, name, kept, offsets.offsets_of(first, shape, z), False)

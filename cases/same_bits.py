@@ -120,9 +120,7 @@ def by_chunks(case: Case, rng: np.random.Generator, count: int = 1) -> list[str]
 
     def chunked(a: Array) -> Any:
         cuts = (np.unique(rng.integers(0, n + 1, rng.integers(0, 5))) for n in a.shape)
-        chunks = (
-            tuple(map(int, np.diff([0, *c, n]))) for c, n in zip(cuts, a.shape, strict=True)
-        )
+        chunks = (tuple(map(int, np.diff([0, *c, n]))) for c, n in zip(cuts, a.shape, strict=True))
         return da.from_array(a, chunks=tuple(tuple(k for k in c if k) for c in chunks), name=False)
 
     for verb, given in _verbs(op, *arrays):

@@ -103,7 +103,10 @@ def test_a_window_that_has_cells_is_not_nowhere():
     op, x = ln.MaxPool((2, 2)), np.ones((1, 4, 4), np.float32)
     value, found = offsets.forward_with_offsets(op, x)
     found[0, 1, 0] = offsets.NOWHERE
-    with pytest.raises(ValueError, match=r"255 at \(0, 1, 0\) .* expected a tap that is a cell: 0…1 of 2 × 0…1 of 2"):
+    with pytest.raises(
+        ValueError,
+        match=r"255 at \(0, 1, 0\) .* expected a tap that is a cell: 0…1 of 2 × 0…1 of 2",
+    ):
         offsets.vjp_from_offsets(op, found, value, x.shape)
     padded = ln.MaxPool((2,), stride=4, padding=3)
     value, found = offsets.forward_with_offsets(padded, np.ones(4, np.float32))

@@ -199,7 +199,10 @@ class QuickLanes(QuickCall):
 
     def mend(self, a: Array, b: Array, c: Array, flags: Array) -> None:
         """Do flagged items again."""
-        items, again = self.plan.each_channel(np.flatnonzero(flags[: self.plan.items])), self.again()
+        items, again = (
+            self.plan.each_channel(np.flatnonzero(flags[: self.plan.items])),
+            self.again(),
+        )
         laid_alike(self, again)
         again.run_items(a, b, c, items)
 
