@@ -136,9 +136,9 @@ class Plan:
         self.has_readers = all(r is not None for r in readers)
         kept_readers = readers if self.has_readers else []
         # What goes to the cells of a window along a row is written to neighbours.
-        beside = bool(((windows[-1][:, MEMBERS] <= 1) | (windows[-1][:, STEP] == 1)).all())
+        together = bool(((windows[-1][:, MEMBERS] <= 1) | (windows[-1][:, STEP] == 1)).all())
         alone = all((r[:, MEMBERS] <= 1).all() for r in kept_readers)
-        self.unshared = rank > 1 and lane < 0 and beside and alone
+        self.unshared = rank > 1 and lane < 0 and together and alone
         self.most_readers = prod(int(r[:, MEMBERS].max(initial=0)) for r in kept_readers)
         for i, table in enumerate(kept_readers):
             entry_of(header, i)[READ_BY] = place

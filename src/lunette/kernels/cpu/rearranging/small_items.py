@@ -281,16 +281,14 @@ class SmallItems:
 
     def _mend(self, arrays: list[Array], items: Array) -> None:
         """Do some items again, by themselves: that call makes its own result, in the layout that it writes."""
-        target, all_of_them = None, len(items) == self.items
-        for number, operand in enumerate(self.operands):
-            lengths = operand.shape[len(operand.shape) - len(self.pooled) :]
-            whole = arrays[number].reshape(self.items, *lengths)
-            if operand.role == "w":
-                target, written = whole, number
-            else:
-                arrays[number] = whole if all_of_them else whole[items]
-        read = (a.strides for a, o in zip(arrays, self.operands, strict=False) if o.role != "w")
+        written, all_of_them = [o.role for o in self.operands].index("w"), len(items) == self.items
+        whole = [
+            array.reshape(self.items, *o.shape[len(o.shape) - len(self.pooled) :])
+            for array, o in zip(arrays, self.operands, strict=False)
+        ]
+        some = [a if all_of_them or k == written else a[items] for k, a in enumerate(whole)]
+        read = (a.strides for k, a in enumerate(some) if k != written)
         call = self.again((len(items), *self.pooled), *read)
-        arrays[written] = call.new()
-        call.run(*arrays[: len(self.operands)], *arrays[written : written + 3 - len(self.operands)])
-        target[items] = arrays[written]
+        result = some[written] = call.new()
+        call.run(*some, *[result] * (3 - len(some)))  # values alone are the last array, too
+        whole[written][items] = result
