@@ -40,6 +40,7 @@ from cases.directed_windows import (
     PLANES,
     WIDE,
 )
+from cases.drawn import numbers
 from cases.large_smooth import LARGE_SMOOTH, in_any_order, smooth_bounds
 from cases.small_items import SHAPES, small_items
 from cases.ties import ties_that_count
@@ -336,7 +337,16 @@ def _one_window_each() -> list[str]:
     return found
 
 
+def _order_of_sums() -> list[str]:
+    """Long windows, one to a row: their sums by layout."""
+    op = pool((Sliding(17, 3, 7), Sliding(4, 100, 3)), Mean())
+    x = numbers(np.random.default_rng(0), (1, 5, 53, 48), "float32")
+    found = differing_bits(run(op, "forward", np.asfortranarray(x)), run(op, "forward", x))
+    return [f"{op!r} of {x.shape}: {found}"] if found else []
+
+
 CHECKS: dict[str, Callable[[], list[str]]] = {
+    "order of sums": _order_of_sums,
     "zeros": _zeros_of_both_signs,
     "one cell": _one_cell_of_an_item,
     "max forward": lambda: _max((*PAIRS, *OTHERS), "float32", (), ("forward",)),

@@ -3,14 +3,15 @@
 A winner's *offset* is its tap's place in the window's box of taps, row-major over the pooled axes;
 taps on padding count. A sliding window's box is its kernel; where windows differ in length, the box is
 the longest and taps count from each window's own start. 255 stands for a window without a cell, so a box
-has at most 255 taps. Arrays are NumPy's; torch's autograd uses the same functions on its own.
+has at most 255 taps. Offsets that the op cannot have given are refused: a tap that is no cell of its window, 255 for
+a window that has cells, a tap for one that has none. Arrays are NumPy's; torch's autograd uses the same functions on its own.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from lunette.arguments import shape_tuple
 from lunette.inputs import array
 from lunette.ops.base import is_float
 from lunette.ops.pooling import Pooling
+from lunette.positions import unravel
 from lunette.reductions import Max
 from lunette.spec.scalars import filled, lift, of_array
 
@@ -50,11 +52,18 @@ def forward_with_offsets(op: Pooling, x: Array) -> tuple[Array, Array]:
     return values, offsets_of(op, x.shape, indices)
 
 
-def vjp_from_offsets(op: Pooling, offsets: Array, grad: Array, shape: Shape) -> Array:
-    """The gradient of every cell of an input of this shape: what `op.vjp` gives where they were taken."""
+def vjp_from_offsets(
+    op: Pooling, offsets: Array, grad: Array, shape: Shape, known: bool = False
+) -> Array:
+    """The gradient of every cell of an input of this shape: what `op.vjp` gives where they were taken.
+
+    Offsets that are `known` to be what the op gave for that shape are not looked at first; others would send nothing back.
+    """
     grad, shape = array(grad, "gradient"), shape_tuple(shape)
     offsets = _checked(op, offsets, shape)
     op.check_gradient((shape,), (grad.dtype,), grad.shape, grad.dtype)
+    if not known:
+        _check_taps(op, offsets, shape)
     found = _kernels().vjp_from_offsets(op, shape, offsets, grad) if _served(grad) else None
     if found is not None:
         return found  # type: ignore[no-any-return]
@@ -97,37 +106,25 @@ def offsets_of(op: Pooling, shape: Shape, indices: Array) -> Array:
     pooled = shape[len(shape) - op.rank :]
     taps = np.zeros((1,) * op.rank, np.int64)
     kept = np.reshape(indices, (*shape[: len(shape) - op.rank], *_lengths(op, pooled)))
-    positions = np.unravel_index(np.maximum(kept, 0), pooled)
+    positions = unravel(np.maximum(kept, 0), pooled)
     for axis, (starts, step, box) in enumerate(_boxes(op, pooled)):
-        along = [1] * op.rank
-        along[axis] = -1
-        taps = taps * box + (positions[axis] - starts.reshape(along)) // step
+        taps = taps * box + (positions[axis] - _along(starts, axis, op.rank)) // step
     return np.where(kept < 0, NOWHERE, taps).astype(np.uint8).reshape(indices.shape)
 
 
 def indices_of(op: Pooling, shape: Shape, offsets: Array) -> Array:
     """Offsets as flat positions in the pooled axes (int64), −1 for none."""
     offsets = array(offsets, "offsets")
+    _check_taps(op, offsets, shape)
     pooled = shape[len(shape) - op.rank :]
-    axes = _boxes(op, pooled)
     kept = np.reshape(offsets, (*shape[: len(shape) - op.rank], *_lengths(op, pooled)))
-    taps, outside = kept.astype(np.int64), kept != NOWHERE
-    empty, flat, after = ~outside, np.zeros_like(taps), 1
-    wrong = outside & (taps >= prod(box for *_, box in axes))
+    taps, flat, after = kept.astype(np.int64), np.zeros(kept.shape, np.int64), 1
+    boxes = _boxes(op, pooled)
     for axis in range(op.rank - 1, -1, -1):
-        starts, step, box = axes[axis]
-        along = [1] * op.rank
-        along[axis] = -1
-        positions = starts.reshape(along) + taps % box * step
-        stops = op.regions[axis].table(pooled[axis], 0, len(starts))[:, 1].reshape(along)
-        wrong |= outside & ((positions < 0) | (positions >= stops))
+        starts, step, box = boxes[axis]
+        positions = _along(starts, axis, op.rank) + taps % box * step
         flat, taps, after = flat + positions * after, taps // box, after * pooled[axis]
-    if wrong.any():
-        raise ValueError(
-            f"offsets: {int(kept[wrong][0])} at {tuple(map(int, np.argwhere(wrong)[0]))} is no cell of "
-            f"its window; expected offsets that {op!r} gave for an input of shape {shape}"
-        )
-    return np.where(empty, -1, flat).reshape(offsets.shape)
+    return np.where(kept == NOWHERE, -1, flat).reshape(offsets.shape)
 
 
 # -- boxes --
@@ -153,6 +150,11 @@ def _boxes(op: Pooling, pooled: Shape) -> list[tuple[Array, int, int]]:
     return [region.boxes(n) for region, n in zip(op.regions, pooled, strict=True)]
 
 
+def _along(numbers: Array, axis: int, rank: int) -> Array:
+    """A number for each output of one axis, to go with all outputs."""
+    return numbers.reshape([-1 if other == axis else 1 for other in range(rank)])
+
+
 def _lengths(op: Pooling, pooled: Shape) -> Shape:
     return tuple(region.out_length(n) for region, n in zip(op.regions, pooled, strict=True))
 
@@ -175,6 +177,84 @@ def check_offsets(op: Pooling, offsets: Shape, dtype: np.dtype[Any], shape: Shap
         raise ValueError(
             f"offsets have shape {offsets}; expected the output's {op.out_shape(shape)}"
         )
+
+
+# -- taps that are cells --
+
+
+class _Cells(NamedTuple):
+    """Which taps of each window of an axis are cells: from `first` to before `last`, bytes. `some` are windows that have not all."""
+
+    first: Array
+    last: Array
+    box: int
+    some: Array
+
+
+@lru_cache(maxsize=256)
+def _cells(op: Pooling, pooled: Shape) -> tuple[_Cells, ...]:
+    """Of each pooled axis."""
+    found = []
+    for region, n, (starts, step, box) in zip(op.regions, pooled, _boxes(op, pooled), strict=True):
+        windows = region.table(n, 0, region.out_length(n))
+        full = windows[:, 0] < windows[:, 1]
+        first = np.where(full, (windows[:, 0] - starts) // step, 0)
+        last = first + -(-(windows[:, 1] - windows[:, 0]) // windows[:, 2])
+        some = np.flatnonzero((first > 0) | (last < box))
+        found.append(_Cells(first.astype(np.uint8), last.astype(np.uint8), box, some))
+    return tuple(found)
+
+
+def _check_taps(op: Pooling, offsets: Array, shape: Shape) -> None:
+    """That each offset is a cell of its window, or `NOWHERE` if that has none; before anything is computed.
+
+    Most windows have all their taps: of these the largest offset tells. Each of the others is looked at.
+    """
+    if not offsets.size:
+        return
+    pooled = shape[len(shape) - op.rank :]
+    axes = _cells(op, pooled)
+    kept = offsets.reshape(*shape[: len(shape) - op.rank], *(len(axis.first) for axis in axes))
+    taps, after = prod(axis.box for axis in axes), 1
+    right = all(axis.last.all() for axis in axes) and int(offsets.max()) < taps
+    for number in range(op.rank - 1, -1, -1):
+        first, last, box, some = axes[number]
+        if right and len(some):
+            tap = np.take(kept, some, axis=kept.ndim - op.rank + number)
+            if after > 1:
+                tap //= np.uint8(after)
+            if after * box < taps:
+                tap %= np.uint8(box)
+            low, high = (_along(v[some], number, op.rank) for v in (first, last))
+            right = bool((tap >= low).all() and (tap < high).all())
+        after *= box
+    if not right:
+        _refuse(op, kept, shape, axes)
+
+
+def _refuse(op: Pooling, kept: Array, shape: Shape, axes: tuple[_Cells, ...]) -> None:
+    """Raise for the first offset that is wrong, if there is one."""
+    taps, full = kept.astype(np.int64), np.ones((1,) * op.rank, bool)
+    inside = kept < prod(axis.box for axis in axes)
+    for number in range(op.rank - 1, -1, -1):
+        first, last, box, _ = axes[number]
+        low, high = (_along(v, number, op.rank) for v in (first, last))
+        inside = inside & (taps % box >= low) & (taps % box < high)
+        taps, full = taps // box, full & (low < high)
+    wrong = np.where(full, ~inside, kept != NOWHERE)
+    if not wrong.any():
+        return
+    place = tuple(map(int, np.argwhere(wrong)[0]))
+    window = place[kept.ndim - op.rank :]
+    ranges = [(int(a.first[i]), int(a.last[i]), a.box) for a, i in zip(axes, window, strict=True)]
+    expected = f"{NOWHERE}, for it has no cell"
+    if all(low < high for low, high, _ in ranges):
+        sides = " × ".join(f"{low}…{high - 1} of {box}" for low, high, box in ranges)
+        expected = f"a tap that is a cell: {sides}, row-major"
+    raise ValueError(
+        f"offsets: {int(kept[place])} at {place} is no cell of its window {window}; expected {expected}. "
+        f"Give the offsets that {op!r} gave for an input of shape {shape}"
+    )
 
 
 # -- kernels --

@@ -359,6 +359,9 @@ class Part(Region):
     def readers(self, n: int, lo: int, hi: int) -> Sequence[int]:
         offset, (first, last) = self.slab_range[0], self.outputs
         whole = self.region.readers(self.length, max(lo, 0) + offset, min(hi, n) + offset)
+        if isinstance(whole, range) and whole.step == 1:  # without a list: it may be long
+            begin, end = max(whole.start, first), min(whole.stop, last)
+            return range(begin - first, max(begin, end) - first)
         return [i - first for i in whole if first <= i < last]
 
 

@@ -40,6 +40,7 @@ WIDE_WINDOWS, SCATTERED, BANDS = (
     _of("maxima/bands"),
 )
 NARROW, SAME_WORK = _of("means/narrow_means"), _of("choice/same_work")
+TRAITS = _of("plans/traits")
 SMOOTH_LANES, LANE_SHARES = _of("smooth/lane_values"), _of("smooth/lane_shares")
 FINISHED, STRAIGHT = _of("means/finished_means"), _of("means/straight_means")
 WINNERS, SPREAD, LANES = _of("maxima/winners"), _of("means/spread"), _of("vectors/lanes")
@@ -783,6 +784,20 @@ MUTATIONS: tuple[Mutation, ...] = (
         "for i in range(first + 1, last + 1):",
         "for i in range(first + 1, last):",
         "mean vjp",
+    ),
+    Mutation(
+        "readers that lie apart taken for neighbours",
+        SPREAD,
+        "at, step = here + (g[w + START] - begin) * span, g[w + STEP] * span",
+        "at, step = here + (g[w + START] - begin) * span, span",
+        "mean vjp",
+    ),
+    Mutation(
+        "long windows, one to a row, summed from the first cell to the last",
+        TRAITS,
+        "if doubling(plan) or len(plan.longest) != 2",
+        "if len(plan.longest) != 2",
+        "order of sums",
     ),
     # -- smooth max by channels --
     Mutation(

@@ -163,3 +163,39 @@ def forged_offsets(seed, device="cpu"):
         grad = torch.ones(result, device=device)
         sent = kernels.vjp_from_offsets(op, shape, offsets, grad)
         assert bool((sent >= 0).all()) and float(sent.sum()) <= grad.numel(), op
+
+
+def wrong_offsets(cases):
+    """For each (op, shape, codes): those codes that, as the offset of every window, reached another gradient or tangent than a cell's.
+
+    The tangent lies between NaNs: what is read outside it shows.
+    """
+    import numpy as np
+    import torch
+
+    from lunette import offsets
+    from lunette.kernels import triton as kernels
+
+    found = []
+    for op, shape, codes in cases:
+        around = torch.full((3, *shape), float("nan"))
+        around[1] = torch.arange(1.0, 1.0 + around[1].numel()).reshape(shape)
+        out, reached = op.out_shape(shape), []
+        winners = kernels.forward_with_offsets(op, (around[1],))[1].numpy()
+        for code in codes:
+            given = torch.full(out, code, dtype=torch.uint8)
+            gx = kernels.vjp_from_offsets(op, shape, given, torch.ones(out))
+            y = kernels.jvp_from_offsets(op, given, around[1])
+            right = np.zeros(out, bool)
+            for place in np.ndindex(out):
+                one = winners.copy()
+                one[place] = code
+                try:
+                    offsets.indices_of(op, shape, one)
+                except ValueError:
+                    continue
+                right[place] = code != offsets.NOWHERE
+            if float(gx.sum()) != right.sum() or ((y.numpy() != 0) != right).any():
+                reached.append(code)
+        found.append(reached)
+    return found

@@ -72,3 +72,12 @@ def test_tensors_no_launch_may_touch(interpreter):
     )
     assert tangent[1].startswith("tangent is on meta")
     assert "need a CUDA device" in device[1]
+
+
+def test_offsets_of_no_cell_touch_nothing(interpreter):
+    cases = [
+        (ln.MaxPool((2, 2), 1, 1), (3, 3), (0, 3, 4, 255)),
+        (ln.AdaptiveMaxPool((2, 3)), (3, 4), (1, 3, 254)),
+        (ln.MaxPool((2, 1, 2), 2, (1, 0, 1)), (2, 2, 3), (0, 2, 5)),
+    ]
+    assert interpreter(interpreted.wrong_offsets, cases) == [[]] * len(cases)

@@ -29,6 +29,7 @@ from lunette.inputs import names
 from lunette.ops.base import Op
 from lunette.ops.convolution import Convolution
 from lunette.ops.pooling import Pool, Pooling
+from lunette.positions import unravel
 from lunette.reductions import Max, Mean, Reduction
 from lunette.regions import Region
 from lunette.unpooling import check_operands
@@ -172,7 +173,7 @@ def _reshaped(result: Any, keepdims: bool, regions: tuple[Any, ...]) -> Any:
 def _whole_indices(indices: Any, slab: tuple[int, ...], regions: tuple[Any, ...]) -> Any:
     """Flat positions in a slab as flat positions in the pooled axes of the whole array."""
     inside = indices >= 0
-    places = np.unravel_index(np.where(inside, indices, 0), slab)
+    places = unravel(np.where(inside, indices, 0), slab)
     moved = [p + region.slab_range[0] for p, region in zip(places, regions, strict=True)]
     shape = [region.length for region in regions]
     flat = np.zeros_like(indices)

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from lunette.positions import unravel
 from lunette.regions import Region, Sliding
 from lunette.scale import halving, npy
 from lunette.scale.errors import ScaleError
@@ -75,9 +76,9 @@ class Pass:
 
     def ranges(self, number: int) -> Ranges:
         """The cells of the last level in tile `number`, in row-major order."""
-        index = np.unravel_index(number, self.grid)
+        index = unravel(number, self.grid)
         return tuple(
-            (int(i) * t, min((int(i) + 1) * t, n))
+            (i * t, min((i + 1) * t, n))
             for i, t, n in zip(index, self.tile, self.out_shape, strict=True)
         )
 

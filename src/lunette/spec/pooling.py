@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lunette.ops.pooling import Pooling
+from lunette.positions import unravel
 from lunette.reductions import Max, Mean, Reduction, SmoothMax
 from lunette.spec.scalars import Scalars, filled, lift, lift_all, lower, of_array
 
@@ -101,9 +102,7 @@ def unpool(values: Array, indices: Array, pooled_shape: Index) -> Array:
     out = filled(batch + pooled_shape, of_array(values).from_int(0), values.dtype)
     for place in np.ndindex(values.shape):
         if indices[place] >= 0:
-            out[place[: len(batch)] + np.unravel_index(indices[place], pooled_shape)] = values[
-                place
-            ]
+            out[place[: len(batch)] + unravel(indices[place], pooled_shape)] = values[place]
     return out
 
 

@@ -8,6 +8,7 @@ follow.
 
 from __future__ import annotations
 
+import weakref
 from functools import lru_cache
 from importlib import import_module
 from math import prod
@@ -103,16 +104,30 @@ def _max_jvp_from_offsets_cuda(offsets: Tensor, dx: Tensor, op: str) -> Tensor:
 
 def _max_with_offsets_cpu(x: Tensor, op: str) -> tuple[Tensor, Tensor]:
     values, found = on_arrays.forward_with_offsets(decode(op), array_of(x))
-    return like(x, values), like(x, found)
+    kept = like(x, found)
+    _note(found, kept, op, tuple(x.shape))
+    return like(x, values), kept
 
 
 def _max_vjp_from_offsets_cpu(winners: Tensor, grad: Tensor, shape: Any, op: str) -> Tensor:
-    arrays = array_of(winners), array_of(grad)
-    return like(winners, on_arrays.vjp_from_offsets(decode(op), *arrays, tuple(shape)))
+    arrays, lengths = (array_of(winners), array_of(grad)), tuple(shape)
+    known = _given.get(winners.data_ptr(), (None,))[1:] == (op, lengths)
+    return like(winners, on_arrays.vjp_from_offsets(decode(op), *arrays, lengths, known))
 
 
 def _max_jvp_from_offsets_cpu(winners: Tensor, dx: Tensor, op: str) -> Tensor:
     return like(dx, on_arrays.jvp_from_offsets(decode(op), array_of(winners), array_of(dx)))
+
+
+_given: dict[int, tuple[Any, ...]] = {}
+"""Where offsets lie that were given and are still there, and of what: a gradient from these need not look at them first."""
+
+
+def _note(found: Any, kept: Tensor, op: str, shape: tuple[int, ...]) -> None:
+    """Remember offsets for as long as their memory is used, unless they were copied."""
+    at = found.__array_interface__["data"][0]
+    if found.size and kept.data_ptr() == at:
+        _given[at] = weakref.ref(found, lambda _: _given.pop(at, None)), op, shape
 
 
 def like(x: Tensor, result: Any) -> Tensor:

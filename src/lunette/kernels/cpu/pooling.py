@@ -23,6 +23,7 @@ from lunette.kernels.cpu.rearranging.turning import ChannelsLast, channels_last
 from lunette.kernels.cpu.running.calls import Call
 from lunette.ops.base import is_float
 from lunette.ops.pooling import Pooling
+from lunette.positions import unravel
 from lunette.reductions import Max, Mean, SmoothMax
 
 __all__ = [
@@ -212,7 +213,7 @@ def _values_and_offsets(op: Pooling, x: Array) -> tuple[Array, Array]:
     call.work(x, y, z, flags)
     if flags.any():
         # Items with a NaN, by kernels that know them.
-        place = np.unravel_index(np.flatnonzero(flags), x.shape[: x.ndim - op.rank])
+        place = unravel(np.flatnonzero(flags), x.shape[: x.ndim - op.rank])
         some = np.ascontiguousarray(x[place])
         y[place], indices = _values_and_indices(op, some)
         z[place] = offsets_of(op, some.shape, _as_kept(op, indices)).reshape(indices.shape)

@@ -6,7 +6,8 @@ imported with TRITON_INTERPRET=1, one element after another: for tests.
 A winner's *offset* is its tap's place in the window's box of taps, row-major over the pooled axes,
 padding taps included; one byte, so boxes of at most 255 taps. 255 stands for a window without a
 cell. On an axis of unequal windows (adaptive) the box is the largest window's and taps count from
-each window's own start.
+each window's own start. Offsets are not checked, for that would wait for the device: one that is no cell of its window
+sends nothing back, and its tangent is zero; no memory outside the arrays is touched.
 """
 
 from __future__ import annotations

@@ -134,8 +134,8 @@ def gather(
 
 @triton.jit
 def locate(
-    codes, tangent, out, outer, start_h, start_w, count, outer_out, outer_in, H, W, V, OH, OW,
-    leading, trailing, channels,
+    codes, tangent, out, outer, start_h, lengths_h, start_w, lengths_w, count, outer_out, outer_in,
+    H, W, V, OH, OW, leading, trailing, channels,
     FORM: tl.constexpr, EMPTY: tl.constexpr, ACC: tl.constexpr, WIDE: tl.constexpr,
     OUTER: tl.constexpr, TABLE_H: tl.constexpr, TABLE_W: tl.constexpr, LANES_IN_ROW: tl.constexpr,
     KH: tl.constexpr, KW: tl.constexpr, SH: tl.constexpr, SW: tl.constexpr, BH: tl.constexpr,
@@ -143,7 +143,8 @@ def locate(
 ):  # fmt: skip
     """Each winner's flat position in the pooled axes ("indices"), or its tangent ("jvp").
 
-    `leading` and `trailing` are the lengths of pooled axes inside batch and lanes.
+    `leading` and `trailing` are the lengths of pooled axes inside batch and lanes. A code that is no cell of its
+    window is as one of none: nothing is read.
     """
     pid = tl.program_id(0)
     if WIDE:
@@ -151,8 +152,7 @@ def locate(
     at = pid * C + tl.arange(0, C)
     live = at < count
     code = tl.load(codes + at, live, EMPTY).to(tl.int32)
-    # An offset that no window has, as a caller may give one, is no winner.
-    found = live & (code != EMPTY) & (code < KH * KW * (OUTER if OUTER > 0 else 1))
+    found = live & (code != EMPTY) & (code >= 0) & (code < KH * KW * (OUTER if OUTER > 0 else 1))
     code = tl.where(found, code, 0)
     v = at % V
     ow = at // V % OW
@@ -168,10 +168,18 @@ def locate(
         w = tl.load(start_w + ow, live, 0)
     else:
         w = ow * SW - BW
-    h = h + code // KW % KH * DH
-    w = w + code % KW * DW
+    tap_h = code // KW % KH
+    tap_w = code % KW
+    h = h + tap_h * DH
+    w = w + tap_w * DW
+    found = found & (h >= 0) & (h < H) & (w >= 0) & (w < W)
+    if TABLE_H:
+        found = found & (tap_h < tl.load(lengths_h + oh, live, 0))
+    if TABLE_W:
+        found = found & (tap_w < tl.load(lengths_w + ow, live, 0))
     if OUTER > 0:
         depth = tl.load(outer + o * OUTER + code // (KH * KW), live, 0)
+        found = found & (depth >= 0)
     else:
         depth = 0
     if FORM == "indices":

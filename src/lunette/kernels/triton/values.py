@@ -143,8 +143,8 @@ def locate_winners(plan: Plan, codes: Tensor, out: Tensor, tangent: Tensor | Non
     block = 512
     locate[grid_of(1, 1, plan.out_size, block)](
         codes, out if tangent is None else tangent, out, outer_tables(plan, codes.device)[0],
-        tables.start_h, tables.start_w, plan.out_size, plan.outer_out, plan.outer_in,
-        plan.h.n, plan.w.n, plan.lanes, plan.h.m, plan.w.m,
+        tables.start_h, tables.length_h, tables.start_w, tables.length_w,
+        plan.out_size, plan.outer_out, plan.outer_in, plan.h.n, plan.w.n, plan.lanes, plan.h.m, plan.w.m,
         plan.leading, trailing, plan.channels,
         FORM="indices" if tangent is None else "jvp", EMPTY=empty_code(codes.dtype),
         ACC=tl.int64 if tangent is None else arithmetic(tangent.dtype)[0], WIDE=plan.wide,

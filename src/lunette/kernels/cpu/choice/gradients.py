@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from lunette.kernels.cpu.choice.questions import (
     kept_shape,
     kind_of,
     looked_at_each,
+    marks_are_offsets,
     real_dtype,
     result_steps,
     tiling_of,
@@ -83,7 +84,7 @@ def gradient_call(
         Operand("r", kept_shape(op, shape), dtype, grad),
         Operand("w", shape, dtype),
     ]
-    again = lambda: gradient_call(op, shape, strides, grad, dtype, False)  # noqa: E731
+    again = partial(gradient_call, op, shape, strides, grad, dtype, False)
     sure = not ties_count(op, "gradients")
     if by_pairs(op, shape, "gradients"):
         return pairs_call(op, "vjp", shape, strides, grad, dtype)
@@ -92,7 +93,7 @@ def gradient_call(
             op, shape, operands, "gradients", lambda *part: gradient_call(op, *part, dtype, sure)
         )
     ):
-        small.again = again
+        small.again = lambda part, *read: gradient_call(op, part, *read, dtype, False)
         return small
     if ties == "first" and (lanes := lane_plan(op, shape, strides, grad, dtype)):
         return _gradient_by_lanes(*lanes, shape, kept_shape(op, shape), dtype)
@@ -114,7 +115,8 @@ def gradient_call(
         arrays = (steps, grad_steps, result_steps(shape, -1))
         if by_tiles := _tiled_gradient(op, shape, arrays, dtype, whole_shape, again):
             return by_tiles
-    x_steps = result_steps(shape, lanes[1] if lanes else -1)
+    lane = lanes[1] if lanes else -1
+    x_steps = result_steps(shape, lane)
     plan = Plan(op, shape, (steps, grad_steps, x_steps))
     if kind == MAX and plan.has_winners and plan.slabs == 1 and one_window_each(plan):
         return by_items(plan, "vjp", ties, whole_shape, dtype).in_pieces(plan.slab_edges, 2)
@@ -125,13 +127,13 @@ def gradient_call(
         return by_winners(plan, "vjp", whole_shape, dtype, units)
     kernel = direct.gradient_kernel(dtype.name, kind, ties)
     scratch = 24 * plan.room + 8 * (2 * plan.slab_cells + max(plan.slab_cells, shape[-1]))
-    return Call(kernel, plan, whole_shape, dtype, -1, units, scratch)
+    return Call(kernel, plan, whole_shape, dtype, lane, units, scratch)
 
 
 def _mean_gradient(
     op: Pooling, shape: Shape, steps: Shape, grad_steps: Shape, dtype: Any, whole_shape: Shape
 ) -> Call | None:
-    """Gradients of a mean, axis by axis; None where the readers of a cell do not follow each other."""
+    """Gradients of a mean, axis by axis; None where the readers of a cell are not at equal steps, as those of any region here are."""
     lane = lane_axis(shape, steps, op.rank)
     plan = Plan(op, shape, (steps, grad_steps, result_steps(shape, lane)), lane, True)
     if not plan.has_readers:
@@ -206,6 +208,8 @@ def gather_call(
     op: Pooling, shape: Shape, grad: Shape, dtype: Any
 ) -> Call | TiledCall | SmallItems | None:
     """The call for gradients of cells from offsets."""
+    if not marks_are_offsets(op, shape):
+        return None
     out = kept_shape(op, shape)
     operands = [
         Operand("r", out, np.dtype(np.uint8)),

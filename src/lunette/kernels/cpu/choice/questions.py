@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -9,15 +10,21 @@ import numpy as np
 
 from lunette.kernels.cpu.choice.smooth import far_apart
 from lunette.kernels.cpu.compiling.library import Kernels
-from lunette.kernels.cpu.plans.layout import MAX, MEAN, ROW_SIZE, SMOOTH
+from lunette.kernels.cpu.plans.layout import MAX, MEAN, MEMBERS, ROW_SIZE, SMOOTH, START, STEP
 from lunette.kernels.cpu.plans.plan import Plan, memory_order
 from lunette.kernels.cpu.plans.sizes import BRIEF, FOLDED, LINE, SIDE_BY_SIDE, SLACK, SOME
 from lunette.kernels.cpu.plans.tiling import MOST_CELLS, Tiling, lies_alike
-from lunette.kernels.cpu.plans.window_tables import few_cells, reach_of_window, regular
+from lunette.kernels.cpu.plans.window_tables import (
+    few_cells,
+    reach_of_window,
+    regular,
+    window_table,
+)
 from lunette.kernels.cpu.running.calls import Call
 from lunette.ops.base import is_float
 from lunette.ops.pooling import Pooling
 from lunette.reductions import Max, Mean, Reduction
+from lunette.regions import Region
 
 __all__ = [
     "FEW",
@@ -31,6 +38,7 @@ __all__ = [
     "kept_shape",
     "kind_of",
     "looked_at_each",
+    "marks_are_offsets",
     "real_dtype",
     "result_steps",
     "tiling_of",
@@ -65,6 +73,30 @@ def looked_at_each(op: Pooling, shape: Shape, dtype: Any) -> bool:
     """Whether the winners of windows are found cell by cell, neighbours side by side; always, if a max is smooth."""
     size = 4 if is_half(dtype) else dtype.itemsize
     return not isinstance(op.reduction, Max) or few_cells(op, shape, size)
+
+
+def marks_are_offsets(op: Pooling, shape: Shape) -> bool:
+    """Whether kernels number the cells of windows as `Region.boxes` does, from which offsets are defined.
+
+    They do where windows lie alike. Otherwise they count from the first cell that is there, up to the most that a window
+    has; so they do not where padding comes first, nor where no window has all taps.
+    """
+    return all(map(_numbered_as_boxes, op.regions, shape[len(shape) - op.rank :]))
+
+
+@lru_cache(maxsize=1024)
+def _numbered_as_boxes(region: Region, n: int) -> bool:
+    starts, step, taps = region.boxes(n)
+    _, origin, dilation, kernel = regular(region, n)
+    if kernel:
+        return (origin, dilation, kernel) == (starts[0], step, taps)
+    windows = window_table(region, n, region.out_length(n))
+    alike = (windows[:, MEMBERS] <= 1) | (windows[:, STEP] == step)
+    return bool(
+        (windows[:, START] == starts).all()
+        and alike.all()
+        and windows[:, MEMBERS].max(initial=0) == taps
+    )
 
 
 def few_and_long(op: Pooling, shape: Shape, most: int = FEW) -> bool:

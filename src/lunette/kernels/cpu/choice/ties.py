@@ -40,7 +40,7 @@ def tied_tangent(
     sums = Call(
         kernel, plan, out, dtype, lane, plan.items * plan.output_rows, _scratch(plan, shape[lane])
     )
-    return TiedTangent(forward_call(op, shape, strides, dtype, trusting), sums)
+    return TiedTangent(forward_call(op, shape, strides, dtype, trusting, True), sums)
 
 
 def tied_gradient(
@@ -64,7 +64,7 @@ def tied_gradient(
     past_caches(plan, shape, dtype.itemsize, vector_bytes(dtype))
     kernel, units = lane_ties.gather_kernel(dtype.name, split), plan.items * plan.input_rows
     gather = Call(kernel, plan, shape, dtype, lane, units, plan.listed)
-    return TiedGradient(forward_call(op, shape, strides, dtype, trusting), shares, gather)
+    return TiedGradient(forward_call(op, shape, strides, dtype, trusting, True), shares, gather)
 
 
 def _split(op: Pooling) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from lunette.kernels.cpu.choice.pairs import by_pairs, pairs_call
@@ -60,25 +60,35 @@ wide = Kernels("maxima.wide")
 
 @lru_cache(maxsize=1024)
 def forward_call(
-    op: Pooling, shape: Shape, strides: Shape, dtype: Any, trusting: bool = True
+    op: Pooling,
+    shape: Shape,
+    strides: Shape,
+    dtype: Any,
+    trusting: bool = True,
+    as_it_lies: bool = False,
 ) -> Call | TiledCall | SmallItems:
-    """The call for values. Where it does not trust its cells, any NaN or infinity is served."""
+    """The call for values. Where it does not trust its cells, any NaN or infinity is served.
+
+    Work on an array `as_it_lies` gives a result whose axes lie as those of the array do: nothing is laid side by side, or
+    said on other axes.
+    """
     kind, result = kind_of(op.reduction), op.result_dtype(dtype)
     out = kept_shape(op, shape)
     operands = [Operand("r", shape, dtype, strides), Operand("w", out, result)]
-    again = lambda: forward_call(op, shape, strides, dtype, False)  # noqa: E731
+    again = partial(forward_call, op, shape, strides, dtype, False, as_it_lies)
     if by_pairs(op, shape, "values"):
         return pairs_call(op, "forward", shape, strides, strides, dtype)
-    if trusting and (
+    if (trusting and not as_it_lies) and (
         small := in_parts(
             op, shape, operands, "values", lambda *part: forward_call(op, *part, dtype)
         )
     ):
-        small.again = again
+        small.again = lambda part, strides: forward_call(op, part, strides, dtype, False)
         return small
     if kind == SMOOTH:
         return _smooth_value(op, shape, strides, dtype, out, again if trusting else None)
-    op, shape, (strides,), _ = said_anew(op, shape, (strides,), (), dtype.itemsize)
+    if not as_it_lies:
+        op, shape, (strides,), _ = said_anew(op, shape, (strides,), (), dtype.itemsize)
     steps = in_elements(strides, dtype)
     lane = lane_axis(shape, steps, op.rank)
     y_steps = result_steps(kept_shape(op, shape), lane)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import prod
 from typing import Any
 
@@ -18,6 +18,7 @@ from lunette.kernels.cpu.choice.questions import (
     kept_shape,
     kind_of,
     looked_at_each,
+    marks_are_offsets,
     result_steps,
     tiling_of,
 )
@@ -58,6 +59,7 @@ def indices_call(
     """The call for values and the flat positions of their winners."""
     out = kept_shape(op, shape)
     places = Operand("w", out, np.dtype(np.int64))
+    again = partial(indices_call, op, shape, strides, dtype, False)
     operands = [Operand("r", shape, dtype, strides), Operand("w", out, dtype), places]
     if trusting and (
         small := in_parts(
@@ -76,7 +78,6 @@ def indices_call(
         steps = (in_elements(strides, dtype), y_steps, y_steps)
         tiling = tiling_of(op, shape, steps, dtype)
         if tiling is not None:
-            again = lambda: indices_call(op, shape, strides, dtype, False)  # noqa: E731
             return TiledCall([(offsets.kernel(dtype.name, "indices"), tiling)], out, dtype, again)
     plan = Plan(op, shape, (in_elements(strides, dtype), y_steps, y_steps))
     if plan.has_winners and one_window_each(plan):
@@ -94,6 +95,8 @@ def offsets_call(
     op: Pooling, shape: Shape, strides: Shape, dtype: Any
 ) -> Call | TiledCall | SmallItems | None:
     """The call for values and offsets; items with a NaN may be flagged, and left to the caller."""
+    if not marks_are_offsets(op, shape):
+        return None
     out = kept_shape(op, shape)
     kept = Operand("w", out, np.dtype(np.uint8))
     operands = [Operand("r", shape, dtype, strides), Operand("w", out, dtype), kept]
@@ -118,7 +121,7 @@ def taken_call(op: Pooling, shape: Shape, strides: Shape, dtype: Any) -> TiledCa
     out = kept_shape(op, shape)
     y_steps = result_steps(out, -1)
     tiling = tiling_of(op, shape, (in_elements(strides, dtype), y_steps, y_steps), dtype)
-    if tiling is None:
+    if tiling is None or not marks_are_offsets(op, shape):
         return None
     tiling.scratch += 16 * MARKS
     return TiledCall([(taken.kernel(dtype.name), tiling)], out, dtype, None)
@@ -136,7 +139,7 @@ def tangent_call(
         Operand("w", out, dtype),
         Operand("r", shape, dtype, tangent),
     ]
-    again = lambda: tangent_call(op, shape, strides, tangent, dtype, False)  # noqa: E731
+    again = partial(tangent_call, op, shape, strides, tangent, dtype, False)
     sure = not ties_count(op, "tangents")
     if by_pairs(op, shape, "tangents"):
         return pairs_call(op, "jvp", shape, strides, tangent, dtype)
@@ -145,7 +148,7 @@ def tangent_call(
             op, shape, operands, "tangents", lambda *part: tangent_call(op, *part, dtype, sure)
         )
     ):
-        small.again = again
+        small.again = lambda part, *read: tangent_call(op, part, *read, dtype, False)
         return small
     if ties == "first" and (lanes := lane_plan(op, shape, strides, tangent, dtype)):
         return by_lanes(*lanes, "jvp", out, dtype)
@@ -157,7 +160,8 @@ def tangent_call(
     if not lanes:
         whole = said_anew(op, shape, (strides, tangent), (), dtype.itemsize)
         op, shape, (strides, tangent), _ = whole
-    y_steps = result_steps(kept_shape(op, shape), lanes[1] if lanes else -1)
+    lane = lanes[1] if lanes else -1
+    y_steps = result_steps(kept_shape(op, shape), lane)
     all_steps = (in_elements(strides, dtype), y_steps, in_elements(tangent, dtype))
     tiled = (
         ties in ("first", "") and looked_at_each(op, shape, dtype) and not few_and_long(op, shape)
@@ -178,7 +182,7 @@ def tangent_call(
     if ties == "first" and plan.has_winners:
         return by_winners(plan, "jvp", out, dtype, plan.items * plan.tiles)
     kernel = direct.derivative_kernel(dtype.name, kind, ties)
-    return Call(kernel, plan, out, dtype, -1, plan.items * plan.output_rows, 24 * plan.room)
+    return Call(kernel, plan, out, dtype, lane, plan.items * plan.output_rows, 24 * plan.room)
 
 
 def by_lanes(

@@ -14,6 +14,7 @@ from lunette.kernels.cpu.convolving.geometry import Phase, image_phases, window_
 from lunette.kernels.cpu.convolving.sizes import BLOCKS, COLUMNS, POSITIONS, ROWS, VECTOR_BYTES
 from lunette.ops.base import Shape
 from lunette.ops.convolution import Convolution
+from lunette.positions import unravel
 
 __all__ = [
     "FORMS",
@@ -222,7 +223,7 @@ def _numbers(kernel: Shape, shape: Shape, strides: Shape, channels: int) -> tupl
     """The offset of each (channel, tap) in a row of the weights, where they are, and if side by side."""
     taps = np.zeros(len(kernel), np.int64)
     if kernel:
-        for index, stride in zip(np.unravel_index(kernel, shape), strides[1:], strict=True):
+        for index, stride in zip(unravel(kernel, shape), strides[1:], strict=True):
             taps += index * stride
     offsets = np.add.outer(np.arange(channels) * strides[0], taps).ravel()
     return offsets, address(offsets), bool((np.diff(offsets) == 1).all())

@@ -31,6 +31,7 @@ from lunette.kernels.cpu.plans.layout import (
     SLABS,
     SLABS_AT,
     START,
+    STEP,
     STEP_Y,
     WINDOW_WIDTH,
 )
@@ -47,7 +48,7 @@ __all__ = ["kernel"]
 
 @cache
 def kernel(dtype: str) -> Any:
-    """The kernel for a dtype; the readers of every position must be neighbours, and channels fill a vector."""
+    """The kernel for a dtype; the readers of every position must be at equal steps, and channels fill a vector."""
     outer = codec(dtype, True)
     memory, work = outer.memory, outer.work
     here, zero = lanes(work, work, ""), work(0)
@@ -55,19 +56,19 @@ def kernel(dtype: str) -> Any:
     keep, average, fetch = keeping(outer), averaged(outer.scratch), moves(outer).fetch
 
     @compiled
-    def of_readers(s, p, far, rows, wide, cells):
-        """The sum of a vector of each reader: `cells` of each of some rows."""
+    def of_readers(s, p, far, rows, beside, cells):
+        """The sum of a vector of each reader: `cells` of each of some rows, `beside` apart."""
         total = spread(zero)
         for row in range(rows):
             line = load(s, p + row * far)
             for cell in range(1, cells):
-                line = add(line, load(s, p + row * far + cell * wide))
+                line = add(line, load(s, p + row * far + cell * beside))
             total = line if row == 0 else add(total, line)
         return total
 
     @compiled
-    def position(s, at, far, rows, wide, cells, gx, to, past):
-        """All lanes of a position, whose first reader is at `at`; rows of readers are `far` apart."""
+    def position(s, at, far, rows, beside, cells, gx, to, wide, past):
+        """All lanes of a position, whose first reader is at `at`; readers are `beside` apart, rows of them `far`."""
         apart()
         for vector in range(0, wide, width):
             # The last vector ends with the position, so it may repeat some lanes of the one before.
@@ -76,14 +77,14 @@ def kernel(dtype: str) -> Any:
             if (rows == 1) & (cells == 1):
                 total = load(s, p)
             elif (rows == 1) & (cells == 2):
-                total = add(load(s, p), load(s, p + wide))
+                total = add(load(s, p), load(s, p + beside))
             elif (rows == 2) & (cells == 1):
                 total = add(load(s, p), load(s, p + far))
             elif (rows == 2) & (cells == 2):
-                total = add(load(s, p), load(s, p + wide))
-                total = add(total, add(load(s, p + far), load(s, p + far + wide)))
+                total = add(load(s, p), load(s, p + beside))
+                total = add(total, add(load(s, p + far), load(s, p + far + beside)))
             else:
-                total = of_readers(s, p, far, rows, wide, cells)
+                total = of_readers(s, p, far, rows, beside, cells)
             keep(gx, to + c, total, past)
 
     @machine.kernel
@@ -110,10 +111,12 @@ def kernel(dtype: str) -> Any:
             for p in range(low, high):
                 v = g[AXES + READ_BY] + WINDOW_WIDTH * p
                 rows, row = g[v + MEMBERS], (g[v + START] - begin) * m * wide
+                far = g[v + STEP] * m * wide
                 for q in range(n):
                     w, to = g[e + READ_BY] + WINDOW_WIDTH * q, target + (p * n + q) * wide
                     at, cells = row + g[w + START] * wide, g[w + MEMBERS]
-                    position(s, at, m * wide, rows if cells > 0 else 0, wide, cells, gx, to, past)
+                    count, beside = rows if cells > 0 else 0, g[w + STEP] * wide
+                    position(s, at, far, count, beside, cells, gx, to, wide, past)
         settle()
 
     return spread_lanes

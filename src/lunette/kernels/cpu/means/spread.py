@@ -1,8 +1,8 @@
 """The gradient of a mean: each output's share spread over its window, along the last axis first.
 
 What an output sends back is the same for each of its cells, so the adjoint goes axis by axis too:
-a position receives the sum of the outputs that read it, which are neighbours. Each axis adds from
-the first reader to the last, so the order depends on the windows alone. With r readers in all, a
+a position receives the sum of the outputs that read it: neighbours, or with dilation every so many.
+Each axis adds from the first reader to the last, so the order depends on the windows alone. With r readers in all, a
 gradient is within γᵣ Σ|gy / divisor| of the exact one. A unit owns a slab of the first pooled axis.
 """
 
@@ -39,6 +39,7 @@ from lunette.kernels.cpu.plans.layout import (
     SPREAD_ROW,
     SPREAD_SECOND,
     START,
+    STEP,
     STEP_Y,
     STRIDE,
     WINDOW_WIDTH,
@@ -55,7 +56,7 @@ __all__ = ["kernel"]
 
 @cache
 def kernel(dtype: str) -> Any:
-    """The kernel for a dtype; the readers of every position must be neighbours."""
+    """The kernel for a dtype; the readers of every position must be at equal steps."""
     outer = codec(dtype, True)
     memory, work, inner = outer.memory, outer.work, outer.scratch
     zero = work(0)
@@ -106,9 +107,8 @@ def kernel(dtype: str) -> Any:
                 for c in range(span):
                     s[place + c] = zero
             else:
-                across(
-                    s, at + (g[w + START] - first) * span, span, g[w + MEMBERS], place, span, False
-                )
+                row = at + (g[w + START] - first) * span
+                across(s, row, g[w + STEP] * span, g[w + MEMBERS], place, span, False)
 
     @machine.kernel
     def spread(x_at, gy_at, gx_at, scratch_at, g_at, room, first, last):
@@ -186,7 +186,7 @@ def kernel(dtype: str) -> Any:
                     for c in range(span):
                         gx[target + p * span + c] = memory(0)
                 else:
-                    at = here + (g[w + START] - begin) * span
-                    to_gx(s, at, span, g[w + MEMBERS], gx, target + p * span, span, False)
+                    at, step = here + (g[w + START] - begin) * span, g[w + STEP] * span
+                    to_gx(s, at, step, g[w + MEMBERS], gx, target + p * span, span, False)
 
     return spread

@@ -74,7 +74,10 @@ def outer_reader(g, number):
 
 @cache
 def kernel(dtype: str) -> Any:
-    """The kernel for a dtype, for two pooled axes or more; no position may have two readers on an axis."""
+    """The kernel for a dtype, for two pooled axes or more; no position may have two readers on an axis.
+
+    The cells of a window on the last axis are side by side.
+    """
     outer = codec(dtype, True)
     memory, work = outer.memory, outer.work
     here, from_gy = lanes(work, work, ""), lanes(memory, work, outer.half)

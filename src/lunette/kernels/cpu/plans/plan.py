@@ -52,6 +52,7 @@ from lunette.kernels.cpu.plans.layout import (
     SPREAD_SECOND,
     STAGE,
     START,
+    STEP,
     STOP,
     TABLE,
     THIRD,
@@ -134,9 +135,10 @@ class Plan:
             readers = [reader_table(w, n) for w, n in zip(windows, pooled, strict=True)]
         self.has_readers = all(r is not None for r in readers)
         kept_readers = readers if self.has_readers else []
-        self.unshared = (
-            rank > 1 and lane < 0 and all((r[:, MEMBERS] <= 1).all() for r in kept_readers)
-        )
+        # What goes to the cells of a window along a row is written to neighbours.
+        together = bool(((windows[-1][:, MEMBERS] <= 1) | (windows[-1][:, STEP] == 1)).all())
+        alone = all((r[:, MEMBERS] <= 1).all() for r in kept_readers)
+        self.unshared = rank > 1 and lane < 0 and together and alone
         self.most_readers = prod(int(r[:, MEMBERS].max(initial=0)) for r in kept_readers)
         for i, table in enumerate(kept_readers):
             entry_of(header, i)[READ_BY] = place

@@ -187,9 +187,15 @@ def one_window_each(plan: Plan) -> bool:
 def is_narrow(plan: Plan) -> bool:
     """Whether `narrow_means` serves windows of two axes, one to a row, that share few cells, and gains.
 
-    They have few columns; or not many, and there is one window to an item.
+    They have few columns; or not many, and there is one window to an item. Windows that are summed by doubling are
+    so whatever the layout, and wherever they are: there may be one to a row because a part has no more.
     """
-    if len(plan.longest) != 2 or _of_axes(plan, COUNT)[-1] != 1 or not _side_by_side(plan):
+    if (
+        doubling(plan)
+        or len(plan.longest) != 2
+        or _of_axes(plan, COUNT)[-1] != 1
+        or not _side_by_side(plan)
+    ):
         return False
     side_by_side = plan.table[BATCH_RANK] == 1 and plan.table[BATCH + 2] == 1
     one_each = plan.output_rows == 1 and side_by_side

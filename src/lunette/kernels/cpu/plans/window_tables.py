@@ -52,23 +52,35 @@ def window_table(region: Region, n: int, m: int) -> Any:
 
 
 def reader_table(table: Any, n: int) -> Any:
-    """The outputs that read each position, as a table of windows on the outputs; None where they
-    are not neighbours."""
+    """The outputs that read each position, as a table of windows on the outputs; None where they are not at equal steps.
+
+    Cells of a window are `step` apart, so it reads positions of one remainder. Of the windows of a remainder, in the order
+    of outputs, those that read a position are neighbours.
+    """
     full = np.flatnonzero(table[:, MEMBERS] > 0)
     readers = np.zeros((n, WINDOW_WIDTH), np.int64)
     readers[:, STEP] = 1
     if not len(full):
         return readers
-    first = int(full[0])
-    starts, stops = table[full, START], table[full, STOP]
-    apart = (table[full, MEMBERS] > 1) & (table[full, STEP] > 1)
-    ordered = (np.diff(starts) >= 0).all() and (np.diff(stops) >= 0).all()
-    if apart.any() or not ordered or len(full) != full[-1] + 1 - first:
+    steps = table[full, STEP][table[full, MEMBERS] > 1]
+    step = int(steps[0]) if len(steps) else n
+    if (steps != step).any():
         return None
-    positions = np.arange(n)
-    readers[:, START] = first + np.searchsorted(stops, positions, "right")
-    readers[:, STOP] = first + np.searchsorted(starts, positions, "right")
-    readers[:, MEMBERS] = readers[:, STOP] - readers[:, START]
+    starts, rows = table[full, START], n // step + 2  # a window ends before its remainder's rows do
+    order = np.argsort(starts % step, kind="stable")
+    outputs, remainders = full[order], (starts % step)[order]
+    begins = remainders * rows + starts[order] // step
+    ends = begins + table[outputs, MEMBERS]
+    apart = np.diff(outputs)[np.diff(remainders) == 0]
+    between = int(apart[0]) if len(apart) else 1
+    if (apart != between).any() or (np.diff(begins) < 0).any() or (np.diff(ends) < 0).any():
+        return None
+    places = np.arange(n) % step * rows + np.arange(n) // step
+    first, last = (np.searchsorted(edge, places, "right") for edge in (ends, begins))
+    read = last > first
+    readers[read, START], readers[read, STEP] = outputs[first[read]], between
+    readers[:, MEMBERS] = last - first
+    readers[read, STOP] = outputs[last[read] - 1] + 1
     return readers
 
 

@@ -1,8 +1,9 @@
 """Axes of very many positions, cut into parts: the tables of a call stay small, and parts are alike.
 
 A call's tables have a row for each output and position of an axis, which for a million is enough.
-The parts of a longer axis whose windows all lie within it are one and the same smaller op; only the
-first part and the last know where they are.
+The parts of a longer axis whose windows all lie within it are one and the same smaller op, as if they were the
+first such windows; only the first part and the last know where they are. Each is a part of the whole axis, so what
+decides on the order of a sum decides as it would there.
 """
 
 from __future__ import annotations
@@ -102,7 +103,8 @@ class LongAxis:
         regions: list[Region] = [*self.op.regions]
         regions[self.axis] = part
         if self.region.whole(self.n, first, last) == (first, last):  # as anywhere within the axis
-            regions[self.axis] = Sliding(self.region.kernel, self.stride, 0, self.region.dilation)
+            begin, _ = self.region.whole(self.n, 0, self.outputs)
+            regions[self.axis] = self.region.part(self.n, begin, begin + last - first)
         lo, hi = part.slab_range
         return Pool(tuple(regions), self.op.reduction), lo, hi
 

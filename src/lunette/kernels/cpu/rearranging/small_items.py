@@ -101,7 +101,7 @@ def in_parts(
     several = (LaneGradient, LaneShares, TiedGradient, TiedTangent)
     if not isinstance(inner, (Call, *several)) or inner.order is None:
         return None
-    return SmallItems(inner, prod(shape[:first]), part, operands)
+    return SmallItems(inner, shape, op.rank, part, operands)
 
 
 def ties_count(op: Pooling, verb: str) -> bool:
@@ -166,17 +166,24 @@ class SmallItems:
     """A call on parts of some operands: `inner` is the call on one of them."""
 
     again: Any = None
-    """Gives the call that does items again where the inner one trusted what it should not have."""
+    """Gives the call that does items again where the inner one trusted what it should not have: of an input of a shape, and
+    of arrays with these strides that are read."""
+
+    order = None
+    """Results lie as their axes come."""
 
     def __init__(
         self,
         inner: Call | LaneGradient | LaneShares | TiedGradient | TiedTangent,
-        items: int,
+        shape: Shape,
+        rank: int,
         part: int,
         operands: list[Operand],
     ) -> None:
+        items, self.pooled = prod(shape[: len(shape) - rank]), shape[len(shape) - rank :]
         result = next(o for o in operands if o.role == "w")
         self.shape, self.dtype = result.shape, result.dtype
+        self.operands, self.items = operands, items
         self.parts, self.part, self.inner = items // part, part, inner
         self.tables: list[Any] = []
         calls = [inner] if isinstance(inner, Call) else inner.calls
@@ -270,5 +277,18 @@ class SmallItems:
         )
         if flags.any():
             strange = np.flatnonzero(flags.reshape(-1, 2).any(axis=1))
-            items = (strange[:, None] * self.part + np.arange(self.part)).reshape(-1)
-            self.again().run_items(a, b, c, items)
+            self._mend([a, b, c], (strange[:, None] * self.part + np.arange(self.part)).reshape(-1))
+
+    def _mend(self, arrays: list[Array], items: Array) -> None:
+        """Do some items again, by themselves: that call makes its own result, in the layout that it writes."""
+        written, all_of_them = [o.role for o in self.operands].index("w"), len(items) == self.items
+        whole = [
+            array.reshape(self.items, *o.shape[len(o.shape) - len(self.pooled) :])
+            for array, o in zip(arrays, self.operands, strict=False)
+        ]
+        some = [a if all_of_them or k == written else a[items] for k, a in enumerate(whole)]
+        read = (a.strides for k, a in enumerate(some) if k != written)
+        call = self.again((len(items), *self.pooled), *read)
+        result = some[written] = call.new()
+        call.run(*some, *[result] * (3 - len(some)))  # values alone are the last array, too
+        whole[written][items] = result

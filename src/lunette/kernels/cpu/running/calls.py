@@ -29,6 +29,7 @@ __all__ = [
     "TiedTangent",
     "TiledCall",
     "WeightedGradient",
+    "laid_alike",
 ]
 
 Array = np.ndarray[Any, Any]
@@ -60,6 +61,16 @@ class _Flags(threading.local):
 
 
 _flags = _Flags()
+
+
+def laid_alike(*calls: Any) -> None:
+    """That calls which write, or read, one array lay it out in the same order of axes.
+
+    A kernel knows places in memory, not the array that it is given: nothing else would notice.
+    """
+    first, *others = (call.order for call in calls)
+    if any(order != first for order in others):
+        raise RuntimeError(f"calls on one array lay it out as {first} and as {others}")
 
 
 class Call:
@@ -171,10 +182,14 @@ class QuickCall(Call):
         strange, unordered = flags.reshape(2, -1)
         unordered = np.flatnonzero(unordered > strange)
         if len(unordered):
-            self.in_order().run_items(a, b, c, unordered, flags)
+            in_order = self.in_order()
+            laid_alike(self, in_order)
+            in_order.run_items(a, b, c, unordered, flags)
         strange = np.flatnonzero(strange)
         if len(strange):
-            self.again().run_items(a, b, c, strange)
+            again = self.again()
+            laid_alike(self, again)
+            again.run_items(a, b, c, strange)
 
 
 class QuickLanes(QuickCall):
@@ -184,8 +199,12 @@ class QuickLanes(QuickCall):
 
     def mend(self, a: Array, b: Array, c: Array, flags: Array) -> None:
         """Do flagged items again."""
-        items = self.plan.each_channel(np.flatnonzero(flags[: self.plan.items]))
-        self.again().run_items(a, b, c, items)
+        items, again = (
+            self.plan.each_channel(np.flatnonzero(flags[: self.plan.items])),
+            self.again(),
+        )
+        laid_alike(self, again)
+        again.run_items(a, b, c, items)
 
 
 class ScatteredGradient:
@@ -193,6 +212,7 @@ class ScatteredGradient:
 
     def __init__(self, winners: Call, scatter: Call) -> None:
         self.winners, self.scatter, self.new = winners, scatter, scatter.new
+        self.order = scatter.order
 
     def run(self, x: Array, gy: Array, gx: Array) -> None:
         values, places, found = self._found()
@@ -217,6 +237,7 @@ class LaneGradient:
     """The gradient of a max with channels last: marks, then gathering by them."""
 
     def __init__(self, marks: Call, gather: Call) -> None:
+        laid_alike(marks, gather)
         self.calls, self.new, self.order = (marks, gather), gather.new, gather.order
 
     def run(self, x: Array, gy: Array, gx: Array) -> None:
@@ -232,6 +253,7 @@ class TiedTangent:
     """The tangent of a max with channels last where ties count: its values, then sums over the cells that equal them."""
 
     def __init__(self, values: Any, sums: Call) -> None:
+        laid_alike(values, sums)
         self.calls, self.new, self.order = (values, sums), sums.new, sums.order
 
     def run(self, x: Array, y: Array, dx: Array) -> None:
@@ -249,6 +271,7 @@ class TiedGradient:
 
     def __init__(self, values: Any, shares: Call | None, gather: Call) -> None:
         self.calls = (values, shares, gather) if shares is not None else (values, gather)
+        laid_alike(*self.calls)
         self.new, self.order = gather.new, gather.order
 
     def run(self, x: Array, gy: Array, gx: Array) -> None:
@@ -289,8 +312,9 @@ class LaneShares:
         for call, arrays in zip(self.calls, self.arrays(x, gy, gx, weights), strict=True):
             (call.run_alone if call.small else call.share_out)(*arrays, at)
         if flags.any():
-            items = first.plan.each_channel(np.flatnonzero(flags))
-            self.again().run_items(x, gy, gx, items)
+            items, again = first.plan.each_channel(np.flatnonzero(flags)), self.again()
+            laid_alike(self, again)
+            again.run_items(x, gy, gx, items)
 
     @staticmethod
     def arrays(x: Any, gy: Any, gx: Any, weights: Any) -> tuple[tuple[Any, Any, Any], ...]:
@@ -303,6 +327,9 @@ class TiledCall:
 
     Of a gradient there are two: the first leaves marks or weights for the second.
     """
+
+    order = None
+    """Results lie as their axes come."""
 
     def __init__(
         self, steps: list[tuple[Any, Tiling]], shape: Shape, dtype: Any, again: Any
@@ -317,7 +344,9 @@ class TiledCall:
         flags = np.zeros(self.steps[0][1].items, np.uint8)
         self.work(a, b, c, flags)
         if flags.any():
-            self.again().run_items(a, b, c, np.flatnonzero(flags))
+            again = self.again()
+            laid_alike(self, again)
+            again.run_items(a, b, c, np.flatnonzero(flags))
 
     def work(self, a: Array, b: Array, c: Array, flags: Array) -> None:
         """All steps; an item that a kernel should not have trusted is flagged."""
