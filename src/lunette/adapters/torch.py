@@ -14,7 +14,7 @@ from lunette.ops.base import Op
 from lunette.ops.convolution import Convolution
 from lunette.ops.pooling import Pooling
 from lunette.reductions import SmoothMax
-from lunette.torch import convolution, library
+from lunette.torch import convolution, eager, library  # noqa: F401  eager: makes itself known to dispatch
 from lunette.torch.encoding import encode
 from lunette.torch.memory import array_of, tensor_of
 

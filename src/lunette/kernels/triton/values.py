@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 import triton.language as tl
 
 from lunette.kernels.triton.band import band
 from lunette.kernels.triton.band_smooth import band_smooth
+from lunette.kernels.triton.flat import flat
 from lunette.kernels.triton.gather import locate
 from lunette.kernels.triton.launch import (
     Request,
@@ -18,18 +18,28 @@ from lunette.kernels.triton.launch import (
     cut,
     divisor_of,
     empty_code,
+    flat_cut,
     grid_of,
     outer_tables,
     taps,
 )
 from lunette.kernels.triton.plan import Plan, passes, separable
-from lunette.kernels.triton.tiles import Tile, best_tile, forward_tiles, power_of_two
+from lunette.kernels.triton.replay import launch, new
+from lunette.kernels.triton.tiles import (
+    UNROLLED_TAPS,
+    Tile,
+    best_tile,
+    flat_tiles,
+    forward_tiles,
+    power_of_two,
+)
 from lunette.kernels.triton.window import window
 
 __all__ = ["locate_winners", "reduce_windows"]
 
 Tensor = Any
 LONG_WINDOW = 256  # taps along a row, from which threads share a window of one lane
+FLAT_FORMS = ("max", "codes", "mean")
 SMOOTH = {"smooth": "value", "smooth_jvp": "jvp", "stats": "stats"}
 
 
@@ -48,11 +58,13 @@ def reduce_windows(
     value = y if value is None else value
     if request.form == "max" and separable(plan):
         along_w, along_h = passes(plan)
-        between = torch.empty(along_w.out_size, dtype=x.dtype, device=x.device)
+        between = new(along_w.out_size, x.dtype, x.device)
         reduce_windows(along_w, request, x, between)
         reduce_windows(along_h, request, between, y)
         return
     tiles = forward_tiles(plan, request.form, x.element_size())
+    if request.form in FLAT_FORMS and not plan.w.whole:
+        tiles = _ranked(plan, tiles, flat_tiles(plan, x.element_size()))
     if not tiles:
         _window(plan, request, x, y, second, other, value)
     elif request.form in SMOOTH:
@@ -66,16 +78,45 @@ def reduce_windows(
         best_tile(
             (plan, request.form, x.dtype),
             tiles,
-            lambda tile: _band(plan, request, tile, x, y, second),
+            lambda tile: (_band if tile.rows else _flat)(plan, request, tile, x, y, second),
             plan.size,
         )
+
+
+def _ranked(plan: Plan, bands: list[Tile], flats: list[Tile]) -> list[Tile]:
+    """The likeliest best first: a band where rows are long and loads can be wide."""
+    if not FORCED:
+        return [*bands, *flats] if plan.w.m * plan.lanes >= 64 and plan.w.n % 2 == 0 else [*flats, *bands]
+    return flats if FORCED == "flat" else bands
+
+
+FORCED = ""
+
+
+def _flat(plan: Plan, request: Request, tile: Tile, x: Any, y: Any, second: Any) -> None:
+    accumulator, lowest = arithmetic(x.dtype)
+    mode, divisor = divisor_of(plan, request)
+    made = flat_cut(plan, plan.outer_out, plan.h.m, plan.w.m, tile)
+    tables = axis_tables(plan, x.device)
+    launch(
+        flat, made.grid, x, y, second, *outer_tables(plan, x.device),
+        tables.start_h, tables.length_h, tables.start_w, tables.length_w,
+        *made.sizes, divisor, 1 / divisor, *made.magics,
+        FORM=request.form, ACC=accumulator, OTHER=0 if request.form == "mean" else lowest,
+        EMPTY=empty_code(second.dtype), OUTER=plan.outer_taps,
+        TABLE_H=plan.h.table is not None, TABLE_W=plan.w.table is not None,
+        PADDED_H=plan.h.padded, PADDED_W=plan.w.padded, MAY_BE_EMPTY=plan.may_be_empty,
+        DIVISOR=mode, STATIC=plan.cells <= UNROLLED_TAPS,
+        **taps(plan, dilated=True), **made.constants,
+    )  # fmt: skip
 
 
 def _band(plan: Plan, request: Request, tile: Tile, x: Any, y: Any, second: Any) -> None:
     accumulator, lowest = arithmetic(x.dtype)
     mode, divisor = divisor_of(plan, request)
     made = cut(plan, tile, plan.h.m, plan.w.m, _outputs(plan, tile), plan.outer_out)
-    band[made.grid](
+    launch(
+        band, made.grid,
         x, y, second, *outer_tables(plan, x.device), *made.sizes,
         plan.h.limit, plan.w.limit, divisor, 1 / divisor,
         FORM=request.form, ACC=accumulator, OTHER=0 if request.form == "mean" else lowest,
@@ -89,7 +130,8 @@ def _band_smooth(
     plan: Plan, request: Request, tile: Tile, x: Any, y: Any, second: Any, other: Any
 ) -> None:
     made = cut(plan, tile, plan.h.m, plan.w.m, _outputs(plan, tile), plan.outer_out)
-    band_smooth[made.grid](
+    launch(
+        band_smooth, made.grid,
         x, other, y, second, *outer_tables(plan, x.device), *made.sizes,
         plan.h.limit, plan.w.limit, bits(request.beta),
         FORM=SMOOTH[request.form], ACC=arithmetic(x.dtype)[0], RISING=request.beta > 0,
@@ -124,7 +166,8 @@ def _window(
     p = min(max(per_step // (k * c), 1), power_of_two(items))
     grid = grid_of(items, p, lanes, c)
     tables = axis_tables(plan, x.device)
-    window[grid](
+    launch(
+        window, grid,
         x, other, value, y, second, *outer_tables(plan, x.device),
         tables.start_h, tables.length_h, tables.start_w, tables.length_w,
         items, plan.outer_out, plan.outer_in, plan.h.n, plan.w.n, plan.lanes, plan.h.m, plan.w.m,
@@ -141,7 +184,8 @@ def locate_winners(plan: Plan, codes: Tensor, out: Tensor, tangent: Tensor | Non
     tables = axis_tables(plan, codes.device)
     trailing = (plan.w.n if plan.lanes_in_row else plan.lanes) // plan.channels
     block = 512
-    locate[grid_of(1, 1, plan.out_size, block)](
+    launch(
+        locate, grid_of(1, 1, plan.out_size, block),
         codes, out if tangent is None else tangent, out, outer_tables(plan, codes.device)[0],
         tables.start_h, tables.start_w, plan.out_size, plan.outer_out, plan.outer_in,
         plan.h.n, plan.w.n, plan.lanes, plan.h.m, plan.w.m,
