@@ -69,10 +69,6 @@ WITH_NUMPY = {"dask", "xarray"}
 """Libraries whose arrays may meet NumPy's in one call: a lazy image, say, and its weights."""
 
 
-DIRECT: dict[type, Any] = {}
-"""Type of array → a direct way to the value of an op of one operand, which may answer NotImplemented."""
-
-
 def register(backend: Backend) -> None:
     """Add a backend; a name may be taken once."""
     if backend.name in BACKENDS or backend.name == "spec":
@@ -86,12 +82,6 @@ def register(backend: Backend) -> None:
 
 def forward(op: Op, *operands: Any, backend: str | None = None) -> Any:
     """The op's value."""
-    if DIRECT and backend is None and len(operands) == 1:
-        direct = DIRECT.get(type(operands[0]))
-        if direct is not None:
-            value = direct(op, operands[0])
-            if value is not NotImplemented:
-                return value
     adapter = adapter_of(operands)
     if adapter is not None:
         return adapter.forward(op, operands, backend)

@@ -1,14 +1,15 @@
 """Eager calls on CUDA tensors: one autograd function over recorded launches.
 
-For plain tensors outside every mode of torch. What a call launches is recorded once for an op, a shape, strides,
-a dtype and a device (`lunette.kernels.triton.replay`); each further call replays it. What cannot be replayed runs
-as the registered operators run it.
+For plain tensors outside every mode of torch. What a call launches is recorded once for an op and a layout of x: its
+shape, strides, dtype and device (`lunette.kernels.triton.replay`). Each further call replays it. What cannot be
+replayed runs as the registered operators run it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
+from importlib import import_module
 from typing import Any
 
 import torch
@@ -19,141 +20,157 @@ from lunette.reductions import Max, Mean
 from lunette.torch import library, offsets
 from lunette.torch.encoding import encode
 
-__all__ = ["forward"]
+__all__ = ["Calls", "forward"]
 
 MOST = 4096
-"""Recorded calls that are kept; past it all are forgotten, and recorded anew."""
+"""Ops and layouts that are kept; past it all are forgotten, and recorded anew."""
 
-ALIGNED = 15
-"""Bits of an address that are zero where a recorded call may read."""
+Layout = tuple[Any, ...]
+"""Shape, strides, dtype and device of a tensor."""
 
-_calls: dict[tuple[Any, ...], Any] = {}
+_known: dict[tuple[Any, ...], Calls] = {}
 
 
 def forward(op: Pooling, x: Tensor) -> Tensor:
     """The op's value, with its gradient recorded where x asks for one."""
-    if x.requires_grad and torch.is_grad_enabled() and x.is_floating_point():
-        return _apply(x, op)  # type: ignore[no-any-return]
-    return _run(_pool, op, (x.shape, x.stride(), x.dtype, x.device), x)  # type: ignore[no-any-return]
+    calls = _known.get((op, x.shape, x.stride(), x.dtype, x.device))
+    if calls is None:
+        calls = _new_calls(op, x)
+    if x.requires_grad and calls.differentiable and torch.is_grad_enabled():
+        return _apply(x, calls)  # type: ignore[no-any-return]
+    return calls.value(x)  # type: ignore[no-any-return]
 
 
-def _run(verb: Callable[..., Any], op: Pooling, layout: Any, *inputs: Tensor) -> Any:
-    """`verb(op, layout, *inputs)`, by replay if it was recorded for tensors laid out like these."""
-    key = verb, op, layout
-    replay = _calls.get(key, False)
-    if not replay:
-        return verb(op, layout, *inputs) if replay is None else _record(key, *inputs)
-    addresses = 0
-    for tensor in inputs:
-        addresses |= tensor.data_ptr()
-    if addresses & ALIGNED or not _is_current(inputs[0]):
-        return verb(op, layout, *inputs)
-    return replay(*inputs)
+def _new_calls(op: Pooling, x: Tensor) -> Calls:
+    if len(_known) >= MOST:
+        _known.clear()
+    layout = x.shape, x.stride(), x.dtype, x.device
+    calls = _known[(op, *layout)] = Calls(op, layout)
+    return calls
 
 
-def _record(key: Any, *inputs: Tensor) -> Any:
-    """Run the verb, and remember how to replay it, or that it cannot be replayed."""
-    from lunette.kernels.triton.replay import record
+class Calls:
+    """What an op launches for x of one layout: its value, what its gradient saves, its gradient."""
 
-    verb, op, layout = key
-    with torch.cuda.device(inputs[0].device):
-        result, replay = record(lambda *tensors: verb(op, layout, *tensors), *inputs)
-    if len(_calls) >= MOST:
-        _calls.clear()
-    addresses = [tensor.data_ptr() for tensor in inputs]
-    if replay is not None or not any(a & ALIGNED for a in addresses):
-        _calls[key] = replay
-    return result
+    __slots__ = ("differentiable", "gradients", "layout", "op", "saves", "text", "value")
 
+    def __init__(self, op: Pooling, layout: Layout) -> None:
+        self.op, self.layout, self.text = op, layout, encode(op)
+        self.differentiable, self.saves = layout[2].is_floating_point, _saves(op, layout[0])
+        self.value = _Recorded(self._pool)
+        self.gradients: dict[Any, Any] = {}
+        if self.saves == "offsets" and self.differentiable:
+            self.gradients["forward"] = _Recorded(self._max_with_offsets)
 
-def _is_current(x: Tensor) -> bool:
-    """Whether x lies on the current device, where launches go."""
-    return _devices() == 1 or x.get_device() == torch.cuda.current_device()
+    # -- what is recorded --
 
+    def _pool(self, x: Tensor) -> Any:
+        return library._pool_cuda(x, None, self.text, None)
 
-@lru_cache(maxsize=1)
-def _devices() -> int:
-    return torch.cuda.device_count()
+    def _max_with_offsets(self, x: Tensor) -> Any:
+        return offsets._max_with_offsets_cuda(x, self.text)
 
+    def _max_vjp_from_offsets(self, taps: Tensor, grad: Tensor) -> Any:
+        return offsets._max_vjp_from_offsets_cuda(taps, grad, self.layout[0], self.text)
 
-# -- what is recorded --
+    def _vjp(self, x: Tensor, grad: Tensor) -> Any:
+        return library._pool_vjp_cuda(x, grad, None, self.text, None)
 
+    def _vjp_of_mean(self, grad: Tensor) -> Any:
+        """The gradient of a mean asks for the layout of x and not for its cells."""
+        shape, stride, dtype, device = self.layout
+        unset = torch.empty_strided(shape, stride, dtype=dtype, device=device)
+        return self._vjp(unset, grad)
 
-def _pool(op: Pooling, layout: Any, x: Tensor) -> Any:
-    return library._pool_cuda(x, None, encode(op), None)
+    # -- reverse mode --
 
+    def gradient(self, saved: tuple[Tensor, ...], grad: Tensor) -> Any:
+        """The gradient of x, from what was saved."""
+        if not grad.is_contiguous():
+            grad = grad.contiguous(memory_format=library.format_of(grad))
+        strides = grad.stride()
+        found = self.gradients.get(strides)
+        if found is None:
+            verbs: dict[str, Callable[..., Any]] = {
+                "offsets": self._max_vjp_from_offsets,
+                "x": self._vjp,
+                "nothing": self._vjp_of_mean,
+            }
+            found = self.gradients[strides] = _Recorded(verbs[self.saves])
+        return found(*saved, grad)
 
-def _max_with_offsets(op: Pooling, layout: Any, x: Tensor) -> Any:
-    return offsets._max_with_offsets_cuda(x, encode(op))
-
-
-def _max_vjp_from_offsets(op: Pooling, layout: Any, taps: Tensor, grad: Tensor) -> Any:
-    return offsets._max_vjp_from_offsets_cuda(taps, grad, layout[0], encode(op))
-
-
-def _vjp(op: Pooling, layout: Any, x: Tensor, grad: Tensor) -> Any:
-    return library._pool_vjp_cuda(x, grad, None, encode(op), None)
-
-
-def _vjp_of_linear(op: Pooling, layout: Any, grad: Tensor) -> Any:
-    """The gradient of a mean, which asks for the layout of x and not for its cells."""
-    shape, stride, dtype, device = layout[:4]
-    unset = torch.empty_strided(shape, stride, dtype=dtype, device=device)
-    return library._pool_vjp_cuda(unset, grad, None, encode(op), None)
-
-
-# -- reverse mode --
+    def differentiable_gradient(self, saved: tuple[Tensor, ...], grad: Tensor) -> Any:
+        """The same by registered operators, which have derivatives of their own."""
+        if self.saves == "offsets":
+            return offsets.max_vjp_from_offsets(*saved, grad, self.layout[0], self.text)
+        if self.saves == "x":
+            return library.pool_vjp(*saved, grad, None, self.text, None)
+        shape, _, dtype, device = self.layout
+        anything = torch.zeros((), dtype=dtype, device=device).expand(shape)  # no cell is read
+        return library.pool_vjp(anything, grad, None, self.text, None)
 
 
 @lru_cache(maxsize=4096)
-def _saves(op: Pooling) -> str:
+def _saves(op: Pooling, shape: tuple[int, ...]) -> str:
     """What a gradient needs besides the layout of x: nothing, the argmax of every window, or x."""
     if isinstance(op.reduction, Mean):
         return "nothing"
-    single = op.reduction == Max("first")
-    return "offsets" if single and offsets._taps(encode(op)) <= offsets.NOWHERE else "x"
+    if op.reduction != Max("first"):
+        return "x"
+    refused = import_module("lunette.kernels.triton").refuses(
+        op, "forward_with_offsets", (shape,), ("float32",)
+    )
+    return "offsets" if refused is None else "x"
 
 
-class _Pool(torch.autograd.Function):  # type: ignore[misc]
-    """A pooling whose gradient is replayed; where the gradient is itself recorded, the registered operators serve."""
+class _Recorded:
+    """A verb on tensors of one layout: recorded by its first call, replayed by the others."""
+
+    __slots__ = ("replay", "tried", "verb")
+
+    def __init__(self, verb: Callable[..., Any]) -> None:
+        self.verb, self.replay, self.tried = verb, None, False
+
+    def __call__(self, *inputs: Tensor) -> Any:
+        if self.replay is not None:
+            results = self.replay(*inputs)
+            return self.verb(*inputs) if results is None else results
+        return self.verb(*inputs) if self.tried else self._record(*inputs)
+
+    def _record(self, *inputs: Tensor) -> Any:
+        from lunette.kernels.triton import replay
+
+        with torch.cuda.device(inputs[0].device):
+            result, self.replay = replay.record(self.verb, *inputs)
+        # At an address that is not aligned, or while a graph is captured, nothing is decided for other calls.
+        self.tried = replay.aligned(inputs) and not torch.cuda.is_current_stream_capturing()
+        return result
+
+
+class lunette_pool(torch.autograd.Function):  # type: ignore[misc]  # noqa: N801  a result's grad_fn shows the name
+    """A pooling with its gradient; where that is itself recorded, the registered operators give it."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, op: Pooling) -> Tensor:
-        layout = x.shape, x.stride(), x.dtype, x.device
-        ctx.op, ctx.layout, saves = op, layout, _saves(op)
-        if saves == "offsets":
-            y, ctx.taps = _run(_max_with_offsets, op, layout, x)
-            return y  # type: ignore[no-any-return]
-        if saves == "x":
+    def forward(ctx: Any, x: Tensor, calls: Calls) -> Any:
+        ctx.calls = calls
+        if calls.saves == "offsets":
+            y, ctx.taps = calls.gradients["forward"](x)
+            return y
+        if calls.saves == "x":
             ctx.save_for_backward(x)
-        return _run(_pool, op, layout, x)  # type: ignore[no-any-return]
+        return calls.value(x)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
-        op, layout, saves = ctx.op, ctx.layout, _saves(ctx.op)
+        calls = ctx.calls
+        if calls.saves == "offsets":
+            saved = (ctx.taps,)
+        else:
+            saved = ctx.saved_tensors if calls.saves == "x" else ()
         if torch.is_grad_enabled():
-            return _differentiable(ctx, grad), None
-        if not grad.is_contiguous():
-            grad = grad.contiguous(memory_format=library.format_of(grad))
-        layout = (*layout, grad.stride())
-        if saves == "offsets":
-            return _run(_max_vjp_from_offsets, op, layout, ctx.taps, grad), None
-        if saves == "x":
-            return _run(_vjp, op, layout, *ctx.saved_tensors, grad), None
-        return _run(_vjp_of_linear, op, layout, grad), None
+            return calls.differentiable_gradient(saved, grad), None
+        return calls.gradient(saved, grad), None
 
 
-def _differentiable(ctx: Any, grad: Tensor) -> Any:
-    """The gradient by registered operators, which have derivatives of their own."""
-    text, saves = encode(ctx.op), _saves(ctx.op)
-    if saves == "offsets":
-        return offsets.max_vjp_from_offsets(ctx.taps, grad, ctx.layout[0], text)
-    if saves == "x":
-        return library.pool_vjp(*ctx.saved_tensors, grad, None, text, None)
-    shape, _, dtype, device = ctx.layout
-    anything = torch.zeros((), dtype=dtype, device=device).expand(shape)  # a mean reads no cell of x
-    return library.pool_vjp(anything, grad, None, text, None)
-
-
-# `Function.apply` asks once more for functorch levels, of which there are none here.
-_apply: Any = torch._C._FunctionBase.__dict__["apply"].__get__(None, _Pool)
+# `Function.apply` asks once more for transforms of torch.func, of which there are none here.
+_apply: Any = torch._C._FunctionBase.__dict__["apply"].__get__(None, lunette_pool)

@@ -13,12 +13,13 @@ import torch
 from torch import _C, Tensor
 from torch.autograd import forward_ad
 
-from lunette import dispatch
+from lunette.ops.base import DIRECT
 from lunette.ops.pooling import Pooling
 from lunette.torch import cuda_calls
 
 __all__ = ["forward", "is_plain"]
 
+_is_compiling = torch.compiler.is_compiling
 _functorch = _C._are_functorch_transforms_active
 _dispatch_modes = _C._len_torch_dispatch_stack
 _function_modes = _C._len_torch_function_stack
@@ -28,7 +29,7 @@ _saved_hooks = _C._autograd._top_saved_tensors_default_hooks
 def is_plain() -> bool:
     """Whether no mode of torch would see a call made now."""
     return not (
-        torch.compiler.is_compiling()
+        _is_compiling()
         or _functorch()
         or forward_ad._current_level >= 0
         or _dispatch_modes()
@@ -39,11 +40,9 @@ def is_plain() -> bool:
 
 def forward(op: Any, x: Tensor) -> Any:
     """The op's value, or NotImplemented where the registered operators serve."""
-    if torch.compiler.is_compiling() or not isinstance(op, Pooling):
-        return NotImplemented
-    if not x.is_cuda or x.layout is not torch.strided or not is_plain():
-        return NotImplemented
-    return cuda_calls.forward(op, x)
+    if x.is_cuda and x.layout is torch.strided and is_plain() and isinstance(op, Pooling):
+        return cuda_calls.forward(op, x)
+    return NotImplemented
 
 
-dispatch.DIRECT[Tensor] = dispatch.DIRECT[torch.nn.Parameter] = forward
+DIRECT[Tensor] = DIRECT[torch.nn.Parameter] = forward

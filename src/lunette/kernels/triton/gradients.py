@@ -38,6 +38,7 @@ __all__ = ["spread", "spread_smooth", "spread_whole"]
 
 Tensor = Any
 SHORTEST_ROW = 256  # positions; shorter rows leave a program's threads idle
+SHORT_ROW = 32  # positions; a band of shorter rows leaves most lanes of a program idle
 MOST_ROWS = 16  # of one window that a program writes
 
 
@@ -55,9 +56,8 @@ def spread(
     x = out if x is None else x
     value = grad if value is None else value
     tiles = gradient_tiles(plan, out.element_size())
-    if request.form in ("codes", "mean"):
-        flats = flat_gradient_tiles(plan, out.element_size())
-        tiles = _ranked(plan, tiles, flats)
+    if request.form in ("codes", "mean") and (not tiles or plan.w.n * plan.lanes < SHORT_ROW):
+        tiles = flat_gradient_tiles(plan, out.element_size()) or tiles
     if _tiling(plan) and (request.form != "mean" or divisor_of(plan, request)[0] == "fixed"):
         _disjoint(plan, request, grad, codes, x, value, out)
     elif tiles:
@@ -75,24 +75,18 @@ def spread(
         _gather(plan, request, grad, codes, x, value, out)
 
 
-def _ranked(plan: Plan, bands: list[Tile], flats: list[Tile]) -> list[Tile]:
-    """The likeliest best first: a band where rows are long and loads can be wide."""
-    if not FORCED:
-        return [*bands, *flats] if plan.w.n * plan.lanes >= 64 and plan.w.n % 2 == 0 else [*flats, *bands]
-    return flats if FORCED == "flat" else bands
-
-
-FORCED = ""
-
-
 def _flat_gather(plan: Plan, request: Request, tile: Tile, grad: Any, codes: Any, out: Any) -> None:
     mode, divisor = divisor_of(plan, request)
     made = flat_cut(plan, plan.outer_in, plan.h.n, plan.w.n, tile)
+    tables = axis_tables(plan, out.device)
     launch(
         flat_gather, made.grid, grad, codes, out, *reader_tables(plan, out.device),
+        tables.start_h, tables.length_h, tables.readers_h,
+        tables.start_w, tables.length_w, tables.readers_w,
         *made.sizes, divisor, 1 / divisor, *made.magics,
         FORM=request.form, ACC=arithmetic(out.dtype)[0],
-        OUTER=plan.plane_readers.shape[1] if plan.outer else 0, DIVISOR=mode,
+        OUTER=plan.plane_readers.shape[1] if plan.outer else 0,
+        TABLE_H=plan.h.table is not None, TABLE_W=plan.w.table is not None, DIVISOR=mode,
         **taps(plan, dilated=True), RH=plan.h.readers, RW=plan.w.readers, **made.constants,
     )  # fmt: skip
 
@@ -120,6 +114,8 @@ def _band_gather(
 @lru_cache(maxsize=1024)
 def _tiling(plan: Plan) -> bool:
     """Whether the windows tile both axes, in columns of lanes or in fours of columns."""
+    if plan.w.whole and plan.lanes == 1:
+        return False  # a row for each window: the flat kernel reads each gradient once as well
     plain = all(
         a.table is None and (a.stride, a.before, a.dilation) == (a.kernel, 0, 1)
         for a in (plan.h, plan.w)

@@ -256,7 +256,7 @@ class Plan:
 
 @lru_cache(maxsize=1024)
 def separable(made: Plan) -> bool:
-    """Whether a max is cheaper along W first and then along H: windows are large and overlap."""
+    """Whether a window is cheaper along W first and then along H: windows are large and overlap."""
     h, w = made.h, made.w
     overlap = h.kernel * w.kernel * min(1, h.extent // h.stride) * min(1, w.extent // w.stride)
     return not made.outer and overlap >= 64 and min(h.kernel, w.kernel) > 2 and h.stride < h.extent

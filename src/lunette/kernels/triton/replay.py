@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import torch
 import triton
 
-__all__ = ["Replay", "launch", "new", "paused", "record", "table"]
+__all__ = ["Replay", "aligned", "launch", "new", "paused", "record", "table"]
 
 Tensor = Any
 ALIGNED = 16
@@ -104,10 +104,7 @@ def record(verb: Callable[..., Any], *inputs: Tensor) -> tuple[Any, Replay | Non
 
 
 class Replay:
-    """A recorded call: takes tensors like those it was recorded with, gives what the verb would give.
-
-    Like: of the same shapes, strides, dtypes and device, at aligned addresses. Whoever calls it has checked that.
-    """
+    """A recorded call: takes tensors of the same shapes, strides, dtypes and device, gives what the verb would give."""
 
     __slots__ = ("_blocks", "_device", "_launches", "_one", "_results")
 
@@ -135,26 +132,66 @@ class Replay:
             blocks[place] = (tuple(result.shape), result.stride(), result.dtype)
             found.append(place)
         tensors = [a for entry in recorder.launches for a in entry.arguments if _is_tensor(a)]
-        if any(t.data_ptr() % ALIGNED for t in (*inputs, *recorder.allocated, *tensors)):
+        if not aligned((*inputs, *recorder.allocated, *tensors)):
             return None
         if not all(t.data_ptr() in places or hasattr(t, TABLE) for t in tensors):
             return None  # a copy that the verb made, say: nobody would make it again
         launches = [_prepared(entry, places) for entry in recorder.launches]
-        return Replay(inputs[0].device.index, tuple(blocks), tuple(launches), tuple(found), one)
+        made = _Single if (len(inputs), len(blocks), len(launches)) == (1, 1, 1) else Replay
+        return made(inputs[0].device.index, tuple(blocks), tuple(launches), tuple(found), one)
 
     def __call__(self, *inputs: Tensor) -> Any:
+        """The results; None where the tensors are not aligned, or not on the current device."""
+        addresses = [tensor.data_ptr() for tensor in inputs]
+        for address in addresses:
+            if address & (ALIGNED - 1):
+                return None
+        if SEVERAL_DEVICES and not _is_current(inputs[0]):
+            return None
         blocks = [allocate(*block) for block in self._blocks]
         stream = raw_stream(self._device)
-        for run, head, tail, template, from_inputs, from_blocks, _ in self._launches:
-            arguments = template.copy()
+        for run, head, tail, pointers, constants, from_inputs, from_blocks, _ in self._launches:
+            arguments = pointers.copy()
             for at, i in from_inputs:
-                arguments[at] = inputs[i].data_ptr()
+                arguments[at] = addresses[i]
             for at, i in from_blocks:
                 arguments[at] = blocks[i].data_ptr()
-            run(*head, stream, *tail, *arguments)
+            run(*head, stream, *tail, *arguments, *constants)
         if self._one:
             return blocks[self._results[0]]
         return tuple([blocks[i] for i in self._results])
+
+
+class _Single(Replay):
+    """One tensor, one launch, one result: what most calls are, without a loop."""
+
+    __slots__ = ("_arguments", "_block", "_head", "_in", "_out", "_rest", "_run", "_tail")
+
+    def __init__(self, device: int, blocks: Any, launches: Any, results: Any, one: bool) -> None:
+        super().__init__(device, blocks, launches, results, one)
+        ((self._run, self._head, self._tail, self._arguments, self._rest, inside, out, _),) = launches
+        self._in, self._out = [at for at, _ in inside], [at for at, _ in out]
+        (self._block,) = blocks
+
+    def __call__(self, *inputs: Tensor) -> Any:
+        (x,) = inputs
+        address = x.data_ptr()
+        if address & (ALIGNED - 1) or (SEVERAL_DEVICES and not _is_current(x)):
+            return None
+        y = allocate(*self._block)
+        arguments = self._arguments.copy()
+        for at in self._in:
+            arguments[at] = address
+        address = y.data_ptr()
+        for at in self._out:
+            arguments[at] = address
+        self._run(*self._head, raw_stream(self._device), *self._tail, *arguments, *self._rest)
+        return y
+
+
+def _is_current(x: Tensor) -> bool:
+    """Whether x lies on the current device, where launches go."""
+    return bool(x.get_device() == torch.cuda.current_device())
 
 
 def _prepared(entry: _Launch, places: dict[int, tuple[str, int]]) -> tuple[Any, ...]:
@@ -176,7 +213,9 @@ def _prepared(entry: _Launch, places: dict[int, tuple[str, int]]) -> tuple[Any, 
         cooperative, overlapped = run.launch_cooperative_grid, run.launch_pdl
         tail = (compiled.function, cooperative, overlapped, None, None, *tail[1:])
         run = run.launch
-    return run, grid, tail, template, tuple(slots["input"]), tuple(slots["block"]), tables
+    last = 1 + max(at for kind in slots.values() for at, _ in kind)  # what comes after never changes
+    places_ = tuple(slots["input"]), tuple(slots["block"])
+    return run, grid, tail, template[:last], tuple(template[last:]), *places_, tables
 
 
 def _skips_wrapper(run: Any) -> bool:
@@ -184,6 +223,11 @@ def _skips_wrapper(run: Any) -> bool:
     version = tuple(int(part) for part in triton.__version__.split(".")[:2])
     sizes = [getattr(run, name, None) for name in ("global_scratch_size", "profile_scratch_size")]
     return version == (3, 6) and sizes == [0, 0] and hasattr(run, "launch_pdl")
+
+
+def aligned(tensors: tuple[Tensor, ...]) -> bool:
+    """Whether every tensor begins where recorded kernels may read."""
+    return all(tensor.data_ptr() % ALIGNED == 0 for tensor in tensors)
 
 
 def _is_tensor(argument: Any) -> bool:
@@ -207,5 +251,7 @@ def _allocate(shape: Any, stride: Any, dtype: Any) -> Tensor:
 
 allocate: Any = getattr(torch._C._dynamo.guards, "_empty_strided_cuda", _allocate)
 """Memory on the current device; torch.compile's own way in costs a third of the public one."""
+
+SEVERAL_DEVICES = torch.cuda.device_count() > 1
 
 raw_stream: Any = getattr(torch._C, "_cuda_getCurrentRawStream", None)

@@ -13,6 +13,8 @@ from lunette.kernels.triton.plan import Plan
 from lunette.kernels.triton.replay import paused
 
 __all__ = [
+    "FLAT",
+    "MOST_FLAT_TAPS",
     "UNROLLED_TAPS",
     "Tile",
     "best_tile",
@@ -23,7 +25,7 @@ __all__ = [
     "power_of_two",
 ]
 
-WORTH_TUNING = 1 << 22  # input elements; below it a launch costs more than any choice of tile
+WORTH_TUNING = 1 << 20  # input elements; below it a launch costs more than any choice of tile
 MOST_LOADS = 130  # unrolled loads of one program, and
 MOST_STEPS = 220  # unrolled comparisons: more make the compiler slow
 PATIENCE = 0.6  # seconds that may pass before another tile is compiled and tried
@@ -64,7 +66,7 @@ def forward_tiles(plan: Plan, form: str, itemsize: int) -> list[Tile]:
 FLAT = Tile(1, 0, 1, 4)
 """The cut of the flat kernels: an output, or an input, a thread."""
 
-MOST_FLAT_TAPS = 512
+MOST_FLAT_TAPS = 128
 """Taps of a window that one lane walks."""
 
 UNROLLED_TAPS = 64
@@ -82,7 +84,7 @@ def flat_gradient_tiles(plan: Plan, itemsize: int) -> list[Tile]:
     """Cuts of the flat gradient kernel; none where an input has too many readers, or windows are irregular."""
     h, w = plan.h, plan.w
     outer = plan.plane_readers.shape[1] if plan.outer else 1
-    if h.table or w.table or h.readers * w.readers * outer > UNROLLED_TAPS:
+    if h.readers * w.readers * outer > UNROLLED_TAPS:
         return []
     return [FLAT._replace(lanes=max(1, 4 // itemsize))]
 

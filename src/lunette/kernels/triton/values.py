@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 import triton.language as tl
 
 from lunette.kernels.triton.band import band
@@ -26,6 +27,8 @@ from lunette.kernels.triton.launch import (
 from lunette.kernels.triton.plan import Plan, passes, separable
 from lunette.kernels.triton.replay import launch, new
 from lunette.kernels.triton.tiles import (
+    FLAT,
+    MOST_FLAT_TAPS,
     UNROLLED_TAPS,
     Tile,
     best_tile,
@@ -38,7 +41,10 @@ from lunette.kernels.triton.window import window
 __all__ = ["locate_winners", "reduce_windows"]
 
 Tensor = Any
+ENOUGH_PROGRAMS = 1024  # that keep every multiprocessor at work
 LONG_WINDOW = 256  # taps along a row, from which threads share a window of one lane
+WIDE_ROW = 64  # positions, from which a band's lanes are all at work
+FEW_TAPS = 16  # of a window, each a load of its own
 FLAT_FORMS = ("max", "codes", "mean")
 SMOOTH = {"smooth": "value", "smooth_jvp": "jvp", "stats": "stats"}
 
@@ -56,11 +62,8 @@ def reduce_windows(
     second = y if second is None else second
     other = x if other is None else other
     value = y if value is None else value
-    if request.form == "max" and separable(plan):
-        along_w, along_h = passes(plan)
-        between = new(along_w.out_size, x.dtype, x.device)
-        reduce_windows(along_w, request, x, between)
-        reduce_windows(along_h, request, between, y)
+    if separable(plan) and _separates(plan, request):
+        _by_axes(plan, request, x, y)
         return
     tiles = forward_tiles(plan, request.form, x.element_size())
     if request.form in FLAT_FORMS and not plan.w.whole:
@@ -83,14 +86,34 @@ def reduce_windows(
         )
 
 
+def _separates(plan: Plan, request: Request) -> bool:
+    """Whether rows of windows can be reduced first: a max, or a mean whose divisor is one number."""
+    return request.form == "max" or (
+        request.form == "mean"
+        and divisor_of(plan, request)[0] == "fixed"
+        and max(plan.h.kernel, plan.w.kernel) <= MOST_FLAT_TAPS
+    )
+
+
+def _by_axes(plan: Plan, request: Request, x: Tensor, y: Tensor) -> None:
+    """Along W, then along H. Sums of rows stay in the type of the arithmetic, and are added as in one pass."""
+    along_w, along_h = passes(plan)
+    if request.form == "max":
+        between = new(along_w.out_size, x.dtype, x.device)
+        reduce_windows(along_w, request, x, between)
+        reduce_windows(along_h, request, between, y)
+        return
+    wide = torch.float64 if x.dtype == torch.float64 else torch.float32
+    between = new(along_w.out_size, wide, x.device)
+    divisor = divisor_of(plan, request)[1]
+    _flat(along_w, request._replace(divisor=1), FLAT, x, between, between)
+    _flat(along_h, request._replace(divisor=divisor), FLAT, between, y, y)
+
+
 def _ranked(plan: Plan, bands: list[Tile], flats: list[Tile]) -> list[Tile]:
-    """The likeliest best first: a band where rows are long and loads can be wide."""
-    if not FORCED:
-        return [*bands, *flats] if plan.w.m * plan.lanes >= 64 and plan.w.n % 2 == 0 else [*flats, *bands]
-    return flats if FORCED == "flat" else bands
-
-
-FORCED = ""
+    """The likeliest best first: a band where windows overlap much, or rows are long and loads can be wide."""
+    wide = plan.w.m * plan.lanes >= WIDE_ROW and plan.w.n % 2 == 0
+    return [*bands, *flats] if wide or plan.cells > FEW_TAPS else [*flats, *bands]
 
 
 def _flat(plan: Plan, request: Request, tile: Tile, x: Any, y: Any, second: Any) -> None:
@@ -154,6 +177,8 @@ def _window(
     lanes, items = plan.w.m * plan.lanes, plan.batch * plan.outer_out * plan.h.m
     warps, k = 4, power_of_two(plan.w.kernel)
     per_step = 32 * warps * max(1, 8 // x.element_size())
+    if plan.w.whole and plan.h.n == 1 and not plan.outer and plan.lanes == 1:
+        per_step = _rows_step(plan, x.element_size())
     if plan.lanes == 1:
         k = min(k, per_step)
         c = min(power_of_two(lanes), max(per_step // k, 1))
@@ -177,6 +202,14 @@ def _window(
         TABLE_H=plan.h.table is not None, TABLE_W=plan.w.table is not None, DIVISOR=mode,
         **taps(plan, dilated=True), P=p, C=c, K=k, UNROLL=4, num_warps=warps,
     )  # fmt: skip
+
+
+def _rows_step(plan: Plan, itemsize: int) -> int:
+    """Cells that a program of 4 warps holds at a time where every window is a row: more where rows are many and short."""
+    least = 128 * max(1, 8 // itemsize)
+    most = 128 * 64 // itemsize
+    enough = plan.batch * plan.w.n // ENOUGH_PROGRAMS
+    return min(most, max(least, power_of_two(enough + 1) // 2))
 
 
 def locate_winners(plan: Plan, codes: Tensor, out: Tensor, tangent: Tensor | None = None) -> None:
