@@ -13,7 +13,8 @@ from importlib import import_module
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import _C, Tensor
+from torch._C._functorch import is_legacy_batchedtensor as is_batched
 
 from lunette.ops.pooling import Pooling
 from lunette.reductions import Max, Mean
@@ -45,17 +46,18 @@ def _new_calls(op: Pooling, x: Tensor) -> Calls:
     if len(_known) >= MOST:
         _known.clear()
     layout = x.shape, x.stride(), x.dtype, x.device
-    calls = _known[(op, *layout)] = Calls(op, layout)
+    calls = _known[(op, *layout)] = Calls(op, layout, library.format_of(x))
     return calls
 
 
 class Calls:
     """What an op launches for x of one layout: its value, what its gradient saves, its gradient."""
 
-    __slots__ = ("differentiable", "gradients", "layout", "op", "saves", "text", "value")
+    __slots__ = ("differentiable", "format", "gradients", "layout", "op", "saves", "text", "value")
 
-    def __init__(self, op: Pooling, layout: Layout) -> None:
+    def __init__(self, op: Pooling, layout: Layout, memory_format: Any) -> None:
         self.op, self.layout, self.text = op, layout, encode(op)
+        self.format = memory_format if op.keepdims else torch.contiguous_format
         self.differentiable, self.saves = layout[2].is_floating_point, _saves(op, layout[0])
         self.value = _Recorded(self._pool)
         self.gradients: dict[Any, Any] = {}
@@ -86,8 +88,7 @@ class Calls:
 
     def gradient(self, saved: tuple[Tensor, ...], grad: Tensor) -> Any:
         """The gradient of x, from what was saved."""
-        if not grad.is_contiguous():
-            grad = grad.contiguous(memory_format=library.format_of(grad))
+        grad = grad.contiguous(memory_format=self.format)  # as the value is laid out
         strides = grad.stride()
         found = self.gradients.get(strides)
         if found is None:
@@ -167,10 +168,10 @@ class lunette_pool(torch.autograd.Function):  # type: ignore[misc]  # noqa: N801
             saved = (ctx.taps,)
         else:
             saved = ctx.saved_tensors if calls.saves == "x" else ()
-        if torch.is_grad_enabled():
+        if torch.is_grad_enabled() or is_batched(grad) or _C._are_functorch_transforms_active():
             return calls.differentiable_gradient(saved, grad), None
         return calls.gradient(saved, grad), None
 
 
 # `Function.apply` asks once more for transforms of torch.func, of which there are none here.
-_apply: Any = torch._C._FunctionBase.__dict__["apply"].__get__(None, lunette_pool)
+_apply: Any = _C._FunctionBase.__dict__["apply"].__get__(None, lunette_pool)

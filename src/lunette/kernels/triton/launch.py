@@ -31,6 +31,7 @@ __all__ = [
     "outer_tables",
     "reader_tables",
     "taps",
+    "unit_of",
 ]
 
 Tensor = Any
@@ -77,8 +78,8 @@ def cut(plan: Plan, tile: Tile, rows: int, columns: int, owned: int, planes: int
     items = plan.batch * planes * bands
     p = elements // c
     # A row past 2³¹ positions is passed whole: Triton makes it a 64-bit argument.
-    unit = 1 if plan.wide == 2 else _unit(plan.w.n, tile.group)
-    out_unit = 1 if plan.wide == 2 else _unit(plan.w.m, max(tile.group // plan.w.stride, 1))
+    unit = 1 if plan.wide == 2 else unit_of(plan.w.n, tile.group)
+    out_unit = 1 if plan.wide == 2 else unit_of(plan.w.m, max(tile.group // plan.w.stride, 1))
     sizes = (
         items, bands, plan.outer_out, plan.outer_in, plan.h.n, plan.w.n // unit, plan.lanes,
         plan.h.m, plan.w.m // out_unit,
@@ -126,7 +127,7 @@ def magic(divisor: int) -> tuple[int, int]:
     return multiplier - (1 << 32) if multiplier >= 1 << 31 else multiplier, bits_ - 1
 
 
-def _unit(length: int, most: int) -> int:
+def unit_of(length: int, most: int) -> int:
     """The largest power of two up to `most` that divides `length`: what loads may rely on."""
     unit = 1
     while unit * 2 <= most and length % (unit * 2) == 0:

@@ -23,6 +23,7 @@ from lunette.kernels.triton.launch import (
     grid_of,
     outer_tables,
     taps,
+    unit_of,
 )
 from lunette.kernels.triton.plan import Plan, passes, separable
 from lunette.kernels.triton.replay import launch, new
@@ -191,16 +192,17 @@ def _window(
     p = min(max(per_step // (k * c), 1), power_of_two(items))
     grid = grid_of(items, p, lanes, c)
     tables = axis_tables(plan, x.device)
+    unit = unit_of(plan.w.n, 16 // x.element_size()) if plan.wide < 2 else 1
     launch(
         window, grid,
         x, other, value, y, second, *outer_tables(plan, x.device),
         tables.start_h, tables.length_h, tables.start_w, tables.length_w,
-        items, plan.outer_out, plan.outer_in, plan.h.n, plan.w.n, plan.lanes, plan.h.m, plan.w.m,
-        plan.h.limit, plan.w.limit, divisor, 1 / divisor, bits(request.beta),
+        items, plan.outer_out, plan.outer_in, plan.h.n, plan.w.n // unit, plan.lanes, plan.h.m,
+        plan.w.m, plan.h.limit, plan.w.limit, divisor, 1 / divisor, bits(request.beta),
         FORM=request.form, ACC=accumulator, OTHER=lowest, EMPTY=empty_code(second.dtype),
         RISING=request.beta > 0, WIDE=plan.wide, OUTER=plan.outer_taps,
         TABLE_H=plan.h.table is not None, TABLE_W=plan.w.table is not None, DIVISOR=mode,
-        **taps(plan, dilated=True), P=p, C=c, K=k, UNROLL=4, num_warps=warps,
+        **taps(plan, dilated=True), UNIT=unit, P=p, C=c, K=k, UNROLL=4, num_warps=warps,
     )  # fmt: skip
 
 
