@@ -139,7 +139,9 @@ def _measure(layer: Layer, device: str, compiled: bool) -> dict[str, Any]:
     return row
 
 
-def _interleaved(calls: dict[str, Callable[[], Any]], device: str, rounds: int = 7) -> dict[str, float]:
+def _interleaved(
+    calls: dict[str, Callable[[], Any]], device: str, rounds: int = 7
+) -> dict[str, float]:
     """Microseconds a call, host time included: medians of rounds taken in turns."""
     import torch
 
@@ -200,12 +202,16 @@ def _line(row: dict[str, Any]) -> str:
         parts.append(f"{verb} {_ratio(row[verb]):5.2f} ({times} µs)")
         inside = row.get(f"{verb} on the device")
         if inside:
-            parts.append("device " + "/".join("–" if t is None else f"{t:.1f}" for t in inside.values()))
+            parts.append(
+                "device " + "/".join("–" if t is None else f"{t:.1f}" for t in inside.values())
+            )
     return "  ".join(parts)
 
 
 def _summary(rows: list[dict[str, Any]], device: str) -> str:
-    lines = [f"{device}: {len(rows)} layers; times are ours/eager/compile; a ratio above 1 is faster than the best"]
+    lines = [
+        f"{device}: {len(rows)} layers; times are ours/eager/compile; a ratio above 1 is faster than the best"
+    ]
     for verb in VERBS:
         ratios = sorted(_ratio(row[verb]) for row in rows)
         mean = exp(sum(map(log, ratios)) / len(ratios))

@@ -81,7 +81,16 @@ def _log_uniform(rng: random.Random, low: int, high: int) -> int:
 
 def _window(rng: random.Random, rank: int, lengths: tuple[int, ...]) -> tuple[int, int, int]:
     """Kernel, stride and padding, as networks have them."""
-    common = ((2, 2, 0), (3, 2, 1), (3, 2, 0), (3, 1, 1), (4, 4, 0), (5, 1, 2), (7, 7, 0), (5, 3, 2))
+    common = (
+        (2, 2, 0),
+        (3, 2, 1),
+        (3, 2, 0),
+        (3, 1, 1),
+        (4, 4, 0),
+        (5, 1, 2),
+        (7, 7, 0),
+        (5, 3, 2),
+    )
     long = ((9, 1, 4), (13, 1, 6), (25, 1, 12)) if rank < 3 else ()
     while True:
         kernel, stride, padding = rng.choice(long if long and rng.random() < 0.15 else common)

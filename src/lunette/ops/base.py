@@ -10,7 +10,16 @@ import numpy as np
 from lunette.arguments import choice, size, sizes, tuple_of_sizes
 from lunette.regions import Sliding
 
-__all__ = ["DIRECT", "Op", "is_float", "kind_of", "paddings", "shortest", "shortest_padding", "sliding"]
+__all__ = [
+    "DIRECT",
+    "Op",
+    "is_float",
+    "kind_of",
+    "paddings",
+    "shortest",
+    "shortest_padding",
+    "sliding",
+]
 
 Shape = tuple[int, ...]
 

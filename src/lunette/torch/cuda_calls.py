@@ -148,7 +148,7 @@ class _Recorded:
         return result
 
 
-class lunette_pool(torch.autograd.Function):  # type: ignore[misc]  # noqa: N801  a result's grad_fn shows the name
+class lunette_pool(torch.autograd.Function):  # type: ignore[misc]
     """A pooling with its gradient; where that is itself recorded, the registered operators give it."""
 
     @staticmethod

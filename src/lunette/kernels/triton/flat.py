@@ -6,6 +6,7 @@ planes and odd rows leave no lane idle. Where channels are innermost, LANES of t
 
 # Triton compiles these functions from their source: they have no Python types.
 # mypy: ignore-errors
+# ruff: noqa: PLR1714
 
 from __future__ import annotations
 

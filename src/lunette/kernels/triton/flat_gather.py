@@ -53,7 +53,12 @@ def _read_by(
             inside = inside & (distance >= 0)
         if D > 1:
             inside = inside & (distance % D == 0)
-        return inside, distance // D, real_cells(i, n, K, S, B, D), counted_cells(i, limit, K, S, B, D)
+        return (
+            inside,
+            distance // D,
+            real_cells(i, n, K, S, B, D),
+            counted_cells(i, limit, K, S, B, D),
+        )
 
 
 @triton.jit(

@@ -65,7 +65,9 @@ def launch(kernel: Any, grid: tuple[int, ...], *arguments: Any, **constants: Any
         )
 
 
-def _in_order(kernel: Any, arguments: tuple[Any, ...], constants: dict[str, Any]) -> tuple[Any, ...]:
+def _in_order(
+    kernel: Any, arguments: tuple[Any, ...], constants: dict[str, Any]
+) -> tuple[Any, ...]:
     names = kernel.arg_names
     return (*arguments, *(constants[name] for name in names[len(arguments) :]))
 
@@ -78,7 +80,7 @@ def new(shape: Any, dtype: Any, device: Any) -> Tensor:
     return tensor
 
 
-class paused:  # noqa: N801
+class paused:
     """What happens inside is not recorded; `final=False` says that a later call may choose otherwise."""
 
     def __init__(self, final: bool = True) -> None:
@@ -169,7 +171,9 @@ class _Single(Replay):
 
     def __init__(self, device: int, blocks: Any, launches: Any, results: Any, one: bool) -> None:
         super().__init__(device, blocks, launches, results, one)
-        ((self._run, self._head, self._tail, self._arguments, self._rest, inside, out, _),) = launches
+        ((self._run, self._head, self._tail, self._arguments, self._rest, inside, out, _),) = (
+            launches
+        )
         self._in, self._out = [at for at, _ in inside], [at for at, _ in out]
         (self._block,) = blocks
 
@@ -213,7 +217,9 @@ def _prepared(entry: _Launch, places: dict[int, tuple[str, int]]) -> tuple[Any, 
         cooperative, overlapped = run.launch_cooperative_grid, run.launch_pdl
         tail = (compiled.function, cooperative, overlapped, None, None, *tail[1:])
         run = run.launch
-    last = 1 + max(at for kind in slots.values() for at, _ in kind)  # what comes after never changes
+    last = 1 + max(
+        at for kind in slots.values() for at, _ in kind
+    )  # what comes after never changes
     places_ = tuple(slots["input"]), tuple(slots["block"])
     return run, grid, tail, template[:last], tuple(template[last:]), *places_, tables
 
