@@ -6,7 +6,7 @@ import sys
 from importlib import import_module
 from importlib.util import find_spec
 
-SUITES = ("pooling", "convolution", "gpu", "scale", "torch_models", "torch_cuda")
+SUITES = ("pooling", "draw", "convolution", "gpu", "scale", "torch_models", "torch_cuda")
 """Modules of this package with a `main(arguments)`; the first is the default."""
 
 

@@ -1,10 +1,62 @@
 """What the tests run in the process where Triton interprets: imported there, by name."""
 
+from contextlib import contextmanager
+
 
 def check(*case, **options):
     from triton_agreement import check as agreement
 
-    agreement(*case, **options)
+    with preferring("band"):
+        agreement(*case, **options)
+
+
+def check_flat(*case):
+    """The same where the flat kernels come before all others that could serve."""
+    from triton_agreement import check as agreement
+
+    with preferring("flat"):
+        agreement(*case)
+
+
+@contextmanager
+def preferring(kind):
+    """Which of two kernels comes first where either can serve; large shapes would measure both."""
+    from lunette.kernels.triton import gradients, values
+
+    names = {
+        values: ("_ranked",),
+        gradients: ("gradient_tiles", "_tiling", "SHORT_ROW", "SHORTEST_ROW"),
+    }
+    kept = [(m, name, getattr(m, name)) for m, found in names.items() for name in found]
+    if kind == "flat":
+        values._ranked = lambda plan, bands, flats: flats or bands
+        gradients.gradient_tiles = lambda plan, itemsize: []
+        gradients._tiling = lambda plan: False
+        gradients.SHORTEST_ROW = 1 << 30
+    else:
+        values._ranked = lambda plan, bands, flats: bands or flats
+        gradients.SHORT_ROW = 0
+    try:
+        yield
+    finally:
+        for module, name, value in kept:
+            setattr(module, name, value)
+
+
+def divisions(divisors, numbers):
+    """Quotients of every number by every divisor, as the flat kernels divide."""
+    import torch
+    from quotients import quotients
+
+    from lunette.kernels.triton.launch import magic
+
+    given = torch.tensor(numbers, dtype=torch.int32)
+    found = []
+    for d in divisors:
+        out = torch.empty_like(given)
+        quotients[(1,)](given, out, d, *magic(d), len(numbers))
+        found.append(out.tolist())
+    return found
 
 
 def refusals(questions):
@@ -33,10 +85,16 @@ def kernels_met(cases):
     from lunette.kernels import triton as kernels
     from lunette.kernels.triton import gradients, values
 
-    places = dict.fromkeys(("band", "band_smooth", "window", "locate"), values)
-    places |= dict.fromkeys(
-        ("band_gather", "band_smooth_gradient", "disjoint", "whole_gradient", "gather"), gradients
+    places = dict.fromkeys(("band", "band_smooth", "flat", "window", "locate"), values)
+    names = (
+        "band_gather",
+        "band_smooth_gradient",
+        "disjoint",
+        "flat_gather",
+        "whole_gradient",
+        "gather",
     )
+    places |= dict.fromkeys(names, gradients)
     met, kept = set(), {name: getattr(module, name) for name, module in places.items()}
 
     class Noted:

@@ -59,6 +59,25 @@ def test_other_reductions_and_ties(interpreter, case):
     interpreter(interpreted.check, *case)
 
 
+FLATS = [
+    (
+        with_reduction(op, [op.reduction, *REDUCTIONS[:3]][i % 4]),
+        shape,
+        *LOOKS[(i // 4) % 6][:2],
+        layout,
+    )
+    for i, (op, shape, layout) in enumerate(
+        [(op, shape, "first") for op, shape in PLACES]
+        + [(op, shape, "last") for op, shape in LANED[:8]]
+    )
+]
+
+
+@pytest.mark.parametrize("case", FLATS, ids=names(FLATS))
+def test_flat_kernels(interpreter, case):
+    interpreter(interpreted.check_flat, *case)
+
+
 @pytest.mark.parametrize("case", WHOLE, ids=names(WHOLE))
 def test_whole_rows(interpreter, case):
     interpreter(interpreted.check, *case)
@@ -84,9 +103,12 @@ def test_means_of_integers_are_float64(interpreter):
 
 
 def test_large_windows_go_by_passes(interpreter):
-    op = ln.MaxPool((8, 9), 1, (4, 5))
     options = {"verbs": ("forward",)}
+    op = ln.MaxPool((8, 9), 1, (4, 5))
     interpreter(_checked, op, (1, 9, 10), "float32", "special", "first", options)
+    for op in (ln.AvgPool((8, 9), 1, (4, 5)), ln.AvgPool((9, 8), (2, 1), divisor_override=7)):
+        for dtype, layout in (("float16", "first"), ("float64", "last")):
+            interpreter(_checked, op, (2, 11, 10), dtype, "normal", layout, options)
 
 
 def _checked(*arguments):

@@ -36,6 +36,15 @@ def test_refusals_say_why(interpreter):
     assert "table of 16777216 × 3 planes is too large" in answers[7]
 
 
+def test_division_by_a_product(interpreter):
+    divisors = [1, 2, 3, 7, 64, 641, 4096, 65537, (1 << 30) + 1, (1 << 31) - 1]
+    numbers = [0, 1, 2, 6, 7, 8, 640, 641, 65536, 65537, 99999, 1 << 20, (1 << 30) + 1]
+    numbers += [(1 << 31) - 2, (1 << 31) - 1, 12345678]
+    assert interpreter(interpreted.divisions, divisors, numbers) == [
+        [n // d for n in numbers] for d in divisors
+    ]
+
+
 def test_a_launch_has_a_largest_size(interpreter):
     assert "split the batch" in interpreter(interpreted.too_many_programs)
 
@@ -46,16 +55,20 @@ def test_operators_from_offsets(interpreter, op):
 
 
 def test_every_kernel_is_met(interpreter):
-    sliding, image = ln.MaxPool((3, 3), 2, 1), (2, 8, 16)
+    sliding, image, wide = ln.MaxPool((3, 3), 2, 1), (2, 8, 16), (2, 8, 128)
     smooth = ln.SmoothMaxPool((3, 3), 1.0, 2, 1)
     calls = [
         (sliding, image, "forward"),
         (sliding, image, "vjp"),
+        (sliding, wide, "forward"),
+        (sliding, wide, "vjp"),
         (sliding, image, "indices"),
         (smooth, image, "forward"),
         (smooth, image, "vjp"),
         (ln.AdaptiveMaxPool((3, 5)), image, "forward"),
         (ln.AdaptiveMaxPool((3, 5)), image, "vjp"),
+        (ln.AdaptiveMaxPool((3, 5), ties="all"), image, "vjp"),
+        (ln.GlobalAvgPool(2), image, "forward"),
         (ln.AdaptiveMaxPool((2, 4)), image, "vjp"),
         (ln.GlobalMaxPool(2), image, "vjp"),
     ]

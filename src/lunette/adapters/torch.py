@@ -12,7 +12,7 @@ from lunette.ops.base import Op
 from lunette.ops.convolution import Convolution
 from lunette.ops.pooling import Pooling
 from lunette.reductions import SmoothMax
-from lunette.torch import convolution, library, unpooling
+from lunette.torch import convolution, eager, library, unpooling  # noqa: F401  eager makes itself known
 from lunette.torch.encoding import encode
 from lunette.torch.memory import array_of, dtype_of, tensor_of
 

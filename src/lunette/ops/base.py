@@ -11,9 +11,21 @@ from lunette import records
 from lunette.arguments import choice, size, sizes, tuple_of_sizes
 from lunette.regions import Sliding
 
-__all__ = ["Op", "is_float", "kind_of", "paddings", "shortest", "shortest_padding", "sliding"]
+__all__ = [
+    "DIRECT",
+    "Op",
+    "is_float",
+    "kind_of",
+    "paddings",
+    "shortest",
+    "shortest_padding",
+    "sliding",
+]
 
 Shape = tuple[int, ...]
+
+DIRECT: dict[type, Any] = {}
+"""Type of array → a direct way to the value of an op of one operand, past the dispatcher; it may answer NotImplemented."""
 
 
 def is_float(dtype: np.dtype[Any]) -> bool:
@@ -116,6 +128,12 @@ class Op:
 
     def __call__(self, *operands: Any) -> Any:
         """The op's value; the same kind of array out as in."""
+        if len(operands) == 1:
+            direct = DIRECT.get(type(operands[0]))
+            if direct is not None:
+                value = direct(self, operands[0])
+                if value is not NotImplemented:
+                    return value
         from lunette.dispatch import forward
 
         return forward(self, *operands)

@@ -25,6 +25,7 @@ check_triton()
 from lunette.kernels.triton.gradients import spread, spread_smooth, spread_whole  # noqa: E402
 from lunette.kernels.triton.launch import INTEGERS, Request  # noqa: E402
 from lunette.kernels.triton.plan import Plan, Unserved, plan  # noqa: E402
+from lunette.kernels.triton.replay import new  # noqa: E402
 from lunette.kernels.triton.values import locate_winners, reduce_windows  # noqa: E402
 from lunette.ops.pooling import Pooling  # noqa: E402
 from lunette.reductions import Max, Mean, SmoothMax  # noqa: E402
@@ -92,7 +93,7 @@ def forward_with_indices(op: Pooling, operands: tuple[Tensor, ...]) -> tuple[Ten
     check_tensors(operands[0])
     call = _Call.of(op, operands[0])
     y, codes = call.winners()
-    indices = torch.empty(y.shape, dtype=torch.int64, device=y.device)
+    indices = new(y.shape, torch.int64, y.device)
     if y.numel():
         locate_winners(call.plan, codes, indices)
     return call.finish_value(y), call.finish(indices)
@@ -136,11 +137,12 @@ def vjp(op: Pooling, operands: tuple[Tensor, ...], grad: Tensor) -> tuple[Tensor
     """The gradient of every cell, gathered: the same bits in every run."""
     check_tensors(operands[0], gradient=grad)
     call = _Call.of(op, operands[0])
-    gx = torch.empty(call.x.shape, dtype=call.x.dtype, device=call.x.device)
+    gx = new(call.x.shape, call.x.dtype, call.x.device)
     if not call.plan.out_size:
         return (call.finish_input(gx),)
     gy, reduction = call.alike_output(grad), op.reduction
-    if spread_whole(call.plan, _request(op, getattr(reduction, "ties", "")), call.x, gy, gx):
+    read = gx if isinstance(reduction, Mean) else call.x  # a mean's gradient reads no cell of x
+    if spread_whole(call.plan, _request(op, getattr(reduction, "ties", "")), read, gy, gx):
         pass
     elif isinstance(reduction, Mean):
         spread(call.plan, _request(op), gy, gx)
@@ -172,7 +174,7 @@ def vjp_from_offsets(op: Pooling, x_shape: Any, offsets: Tensor, grad: Tensor) -
     check_tensors(grad, offsets=offsets)
     shape = tuple(x_shape)
     call = _Call.like(op, shape, grad)
-    gx = torch.empty(call.stored_shape, dtype=grad.dtype, device=grad.device)
+    gx = new(call.stored_shape, grad.dtype, grad.device)
     if call.plan.out_size:
         gy, codes = call.alike_output(grad), call.alike_output(offsets)
         spread(call.plan, Request("codes"), gy, gx, codes=codes)
@@ -227,7 +229,7 @@ class _Call(NamedTuple):
     def new_output(self, dtype: Any = None) -> Tensor:
         kept = _kept(self.op, self.shape)
         shape = _moved(kept, self.op.rank) if self.channels_last else kept
-        return torch.empty(shape, dtype=dtype or self.x.dtype, device=self.x.device)
+        return new(shape, dtype or self.x.dtype, self.x.device)
 
     def winners(self, dtype: Any = None) -> tuple[Tensor, Tensor]:
         """The value of every window and its winner's code."""

@@ -8,6 +8,7 @@ from typing import Any
 from lunette.kernels.triton.band_gather import band_gather
 from lunette.kernels.triton.band_smooth_gradient import band_smooth_gradient
 from lunette.kernels.triton.disjoint import disjoint
+from lunette.kernels.triton.flat_gather import flat_gather
 from lunette.kernels.triton.gather import gather
 from lunette.kernels.triton.launch import (
     Request,
@@ -16,14 +17,17 @@ from lunette.kernels.triton.launch import (
     bits,
     cut,
     divisor_of,
+    flat_cut,
     grid_of,
     reader_tables,
     taps,
 )
 from lunette.kernels.triton.plan import ONE, Plan
+from lunette.kernels.triton.replay import launch
 from lunette.kernels.triton.tiles import (
     Tile,
     best_tile,
+    flat_gradient_tiles,
     gradient_tiles,
     power_of_two,
     smooth_gradient_tiles,
@@ -34,6 +38,7 @@ __all__ = ["spread", "spread_smooth", "spread_whole"]
 
 Tensor = Any
 SHORTEST_ROW = 256  # positions; shorter rows leave a program's threads idle
+SHORT_ROW = 32  # positions; a band of shorter rows leaves most lanes of a program idle
 MOST_ROWS = 16  # of one window that a program writes
 
 
@@ -51,17 +56,39 @@ def spread(
     x = out if x is None else x
     value = grad if value is None else value
     tiles = gradient_tiles(plan, out.element_size())
+    if request.form in ("codes", "mean") and (not tiles or plan.w.n * plan.lanes < SHORT_ROW):
+        tiles = flat_gradient_tiles(plan, out.element_size()) or tiles
     if _tiling(plan) and (request.form != "mean" or divisor_of(plan, request)[0] == "fixed"):
         _disjoint(plan, request, grad, codes, x, value, out)
     elif tiles:
         best_tile(
             (plan, "spread", request.form, out.dtype),
             tiles,
-            lambda tile: _band_gather(plan, request, tile, grad, codes, x, value, out),
+            lambda tile: (
+                _band_gather(plan, request, tile, grad, codes, x, value, out)
+                if tile.rows
+                else _flat_gather(plan, request, tile, grad, codes, out)
+            ),
             plan.size,
         )
     else:
         _gather(plan, request, grad, codes, x, value, out)
+
+
+def _flat_gather(plan: Plan, request: Request, tile: Tile, grad: Any, codes: Any, out: Any) -> None:
+    mode, divisor = divisor_of(plan, request)
+    made = flat_cut(plan, plan.outer_in, plan.h.n, plan.w.n, tile)
+    tables = axis_tables(plan, out.device)
+    launch(
+        flat_gather, made.grid, grad, codes, out, *reader_tables(plan, out.device),
+        tables.start_h, tables.length_h, tables.readers_h,
+        tables.start_w, tables.length_w, tables.readers_w,
+        *made.sizes, divisor, 1 / divisor, *made.magics,
+        FORM=request.form, ACC=arithmetic(out.dtype)[0],
+        OUTER=plan.plane_readers.shape[1] if plan.outer else 0,
+        TABLE_H=plan.h.table is not None, TABLE_W=plan.w.table is not None, DIVISOR=mode,
+        **taps(plan, dilated=True), RH=plan.h.readers, RW=plan.w.readers, **made.constants,
+    )  # fmt: skip
 
 
 def _band_gather(
@@ -71,7 +98,8 @@ def _band_gather(
     rows = -(-plan.h.n // plan.h.stride)
     made = cut(plan, tile, rows, plan.w.n, tile.group, plan.outer_in)
     items, bands, *_ = made.sizes
-    band_gather[made.grid](
+    launch(
+        band_gather, made.grid,
         grad, codes, x, value, out, *reader_tables(plan, out.device),
         items, bands, plan.outer_out, plan.outer_in,
         plan.h.n, plan.w.n // made.constants["UNIT"], plan.lanes, plan.h.m,
@@ -86,6 +114,8 @@ def _band_gather(
 @lru_cache(maxsize=1024)
 def _tiling(plan: Plan) -> bool:
     """Whether the windows tile both axes, in columns of lanes or in fours of columns."""
+    if plan.w.whole and plan.lanes == 1:
+        return False  # a row for each window: the flat kernel reads each gradient once as well
     plain = all(
         a.table is None and (a.stride, a.before, a.dilation) == (a.kernel, 0, 1)
         for a in (plan.h, plan.w)
@@ -111,7 +141,8 @@ def _disjoint(
     bands = -(-h.n // h.kernel) * -(-h.kernel // rows)
     unit = group if w.n % group == 0 and plan.wide < 2 else 1
     _, divisor = divisor_of(plan, request)
-    disjoint[grid_of(plan.batch * bands, p, wide, c)](
+    launch(
+        disjoint, grid_of(plan.batch * bands, p, wide, c),
         grad, codes, x, value, out, plan.batch * bands, bands, h.n, w.n // unit, lanes, h.m, w.m,
         divisor, 1 / divisor,
         bits(request.beta), FORM=request.form, ACC=arithmetic(out.dtype)[0], WIDE=plan.wide,
@@ -130,7 +161,8 @@ def _gather(
     c = min(power_of_two(lanes), elements)
     p = min(max(elements // c, 1), power_of_two(items))
     tables = axis_tables(plan, out.device)
-    gather[grid_of(items, p, lanes, c)](
+    launch(
+        gather, grid_of(items, p, lanes, c),
         grad, codes, x, value, out, *reader_tables(plan, out.device),
         tables.start_h, tables.length_h, tables.readers_h,
         tables.start_w, tables.length_w, tables.readers_w,
@@ -155,7 +187,8 @@ def spread_whole(plan: Plan, request: Request, x: Tensor, grad: Tensor, out: Ten
     block = min(power_of_two(length), 16384)
     warps = max(4, block // 1024)
     divisor = divisor_of(plan, request)[1]
-    whole_gradient[grid_of(plan.batch, 1, 1, 1)](
+    launch(
+        whole_gradient, grid_of(plan.batch, 1, 1, 1),
         x, grad, out, length, divisor, 1 / divisor, bits(request.beta),
         FORM=request.form, ACC=arithmetic(x.dtype)[0],
         RISING=request.form != "smooth" or request.beta > 0, WIDE=plan.wide,
@@ -173,7 +206,8 @@ def spread_smooth(plan: Plan, request: Request, x: Tensor, grad: Tensor, out: Te
     def run(tile: Tile) -> None:
         made = cut(plan, tile, -(-plan.h.n // plan.h.stride), plan.w.n, tile.group, 1)
         items, bands, *_ = made.sizes
-        band_smooth_gradient[made.grid](
+        launch(
+            band_smooth_gradient, made.grid,
             x, grad, out, items, bands, plan.h.n, plan.w.n // made.constants["UNIT"],
             plan.h.m, plan.w.m // made.constants["OUT_UNIT"], plan.h.limit, plan.w.limit,
             bits(request.beta), ACC=arithmetic(x.dtype)[0], RISING=request.beta > 0,

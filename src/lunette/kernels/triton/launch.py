@@ -6,15 +6,18 @@ import struct
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 import triton.language as tl
 
 from lunette.kernels.triton.plan import Axis, Plan
+from lunette.kernels.triton.replay import table
 from lunette.kernels.triton.tiles import Tile, power_of_two
 
 __all__ = [
     "INTEGERS",
     "Cut",
+    "FlatCut",
     "Request",
     "arithmetic",
     "axis_tables",
@@ -22,14 +25,19 @@ __all__ = [
     "cut",
     "divisor_of",
     "empty_code",
+    "flat_cut",
     "grid_of",
+    "magic",
     "outer_tables",
     "reader_tables",
     "taps",
+    "unit_of",
 ]
 
 Tensor = Any
 MOST_PROGRAMS = (1 << 31) - 1
+FEWEST_LANES, MOST_LANES = 8, 64
+"""Channels side by side that make a row of a block, a power of two that divides them; fewer are positions like others."""
 
 INTEGERS = {
     torch.uint8: tl.uint8,
@@ -70,8 +78,8 @@ def cut(plan: Plan, tile: Tile, rows: int, columns: int, owned: int, planes: int
     items = plan.batch * planes * bands
     p = elements // c
     # A row past 2³¹ positions is passed whole: Triton makes it a 64-bit argument.
-    unit = 1 if plan.wide == 2 else _unit(plan.w.n, tile.group)
-    out_unit = 1 if plan.wide == 2 else _unit(plan.w.m, max(tile.group // plan.w.stride, 1))
+    unit = 1 if plan.wide == 2 else unit_of(plan.w.n, tile.group)
+    out_unit = 1 if plan.wide == 2 else unit_of(plan.w.m, max(tile.group // plan.w.stride, 1))
     sizes = (
         items, bands, plan.outer_out, plan.outer_in, plan.h.n, plan.w.n // unit, plan.lanes,
         plan.h.m, plan.w.m // out_unit,
@@ -81,7 +89,45 @@ def cut(plan: Plan, tile: Tile, rows: int, columns: int, owned: int, planes: int
     return Cut(grid_of(items, p, lanes, c), sizes, constants)
 
 
-def _unit(length: int, most: int) -> int:
+class FlatCut(NamedTuple):
+    """How positions in the order of memory are cut into programs."""
+
+    grid: tuple[int]
+    sizes: tuple[int, ...]
+    magics: tuple[int, ...]
+    constants: dict[str, int]
+
+
+@lru_cache(maxsize=1024)
+def flat_cut(plan: Plan, outer: int, rows: int, columns: int, tile: Tile) -> FlatCut:
+    """Programs over `outer` × `rows` × `columns` positions of every image, `tile.lanes` of them a thread."""
+    lanes = min(plan.lanes & -plan.lanes, MOST_LANES)
+    lanes = lanes if lanes >= FEWEST_LANES else 1
+    units = plan.lanes // lanes
+    positions = max(32 * tile.warps * tile.lanes // lanes, 1)
+    total = plan.batch * outer * rows * columns * units
+    sizes = (
+        total, plan.outer_out, plan.outer_in, plan.h.n, plan.w.n, units, plan.h.m, plan.w.m,
+        plan.h.limit, plan.w.limit,
+    )  # fmt: skip
+    magics = tuple(m for d in (units, columns, rows, outer) for m in magic(d))
+    wide = plan.wide > 0 or (total + positions) * lanes >= 1 << 31
+    constants = {"WIDE": int(wide), "LANED": plan.lanes > 1, "P": positions, "LANES": lanes}
+    return FlatCut(
+        grid_of(total, positions, 1, 1), sizes, magics, constants | {"num_warps": tile.warps}
+    )
+
+
+def magic(divisor: int) -> tuple[int, int]:
+    """A multiplier, as the int32 of its bits, and a shift that divide numbers below 2³¹; zeros for 1."""
+    if divisor == 1 or divisor >= 1 << 31:
+        return 0, 0
+    bits_ = (divisor - 1).bit_length()
+    multiplier = -(-(1 << (31 + bits_)) // divisor)
+    return multiplier - (1 << 32) if multiplier >= 1 << 31 else multiplier, bits_ - 1
+
+
+def unit_of(length: int, most: int) -> int:
     """The largest power of two up to `most` that divides `length`: what loads may rely on."""
     unit = 1
     while unit * 2 <= most and length % (unit * 2) == 0:
@@ -154,8 +200,8 @@ def outer_tables(plan: Plan, device: Any) -> tuple[Tensor, Tensor, Tensor]:
     """Planes of each outer output with the first of them after it, real planes, counted planes."""
     if not plan.outer:
         return (_nothing(device),) * 3
-    planes = torch.cat([_tensor(plan.planes, device).ravel(), _tensor(plan.outer_first, device)])
-    return planes, _tensor(plan.outer_real, device), _tensor(plan.outer_counted, device)
+    planes = table(np.concatenate([plan.planes.ravel(), plan.outer_first]), device)
+    return planes, table(plan.outer_real, device), table(plan.outer_counted, device)
 
 
 @lru_cache(maxsize=256)
@@ -163,7 +209,7 @@ def reader_tables(plan: Plan, device: Any) -> tuple[Tensor, Tensor, Tensor]:
     if not plan.outer:
         return (_nothing(device),) * 3
     _, real, counted = outer_tables(plan, device)
-    return _tensor(plan.plane_readers, device), real, counted
+    return table(plan.plane_readers, device), real, counted
 
 
 @lru_cache(maxsize=256)
@@ -175,13 +221,9 @@ def _axis_table(axis: Axis, device: Any) -> tuple[Tensor, Tensor, Tensor]:
     if axis.table is None:
         return (_nothing(device),) * 3
     starts, lengths = axis.table
-    return _tensor(starts, device), _tensor(lengths, device), _tensor(axis.reader_table, device)
+    return table(starts, device), table(lengths, device), table(axis.reader_table, device)
 
 
 @lru_cache(maxsize=16)
 def _nothing(device: Any) -> Tensor:
-    return torch.zeros(1, dtype=torch.int32, device=device)
-
-
-def _tensor(values: Any, device: Any) -> Tensor:
-    return torch.tensor(values, dtype=torch.int32, device=device)
+    return table([0], device)

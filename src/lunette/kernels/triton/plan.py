@@ -108,6 +108,11 @@ class Axis:
         room = self.limit - 1 - self.origins()
         return np.asarray(np.minimum(room // self.dilation + 1, self.kernel))
 
+    @cached_property
+    def padded(self) -> bool:
+        """Some window has a tap that is no cell of the input."""
+        return self.table is None and int(self.ends()[0].min()) < self.kernel
+
     def ends(self) -> tuple[Ints, Ints]:
         """Real cells and counted cells of each window, of the windows that can differ from the rest."""
         if self.table is not None:
@@ -228,11 +233,7 @@ class Plan:
     @cached_property
     def padded(self) -> bool:
         """Some window has a tap that is no cell of the input."""
-        axes = (*self.outer, self.h, self.w)
-        return any(
-            axis.table is None and int(real.min()) < axis.kernel
-            for axis, real in zip(axes, self.ends[0], strict=True)
-        )
+        return any(axis.padded for axis in (*self.outer, self.h, self.w))
 
     @cached_property
     def uniform(self) -> tuple[int | None, int | None]:
@@ -255,7 +256,7 @@ class Plan:
 
 @lru_cache(maxsize=1024)
 def separable(made: Plan) -> bool:
-    """Whether a max is cheaper along W first and then along H: windows are large and overlap."""
+    """Whether a window is cheaper along W first and then along H: windows are large and overlap."""
     h, w = made.h, made.w
     overlap = h.kernel * w.kernel * min(1, h.extent // h.stride) * min(1, w.extent // w.stride)
     return not made.outer and overlap >= 64 and min(h.kernel, w.kernel) > 2 and h.stride < h.extent

@@ -10,10 +10,22 @@ from typing import Any, NamedTuple
 import torch
 
 from lunette.kernels.triton.plan import Plan
+from lunette.kernels.triton.replay import paused
 
-__all__ = ["Tile", "best_tile", "forward_tiles", "gradient_tiles", "power_of_two"]
+__all__ = [
+    "FLAT",
+    "MOST_FLAT_TAPS",
+    "UNROLLED_TAPS",
+    "Tile",
+    "best_tile",
+    "flat_gradient_tiles",
+    "flat_tiles",
+    "forward_tiles",
+    "gradient_tiles",
+    "power_of_two",
+]
 
-WORTH_TUNING = 1 << 22  # input elements; below it a launch costs more than any choice of tile
+WORTH_TUNING = 1 << 20  # input elements; below it a launch costs more than any choice of tile
 MOST_LOADS = 130  # unrolled loads of one program, and
 MOST_STEPS = 220  # unrolled comparisons: more make the compiler slow
 PATIENCE = 0.6  # seconds that may pass before another tile is compiled and tried
@@ -23,7 +35,7 @@ LONGEST_BAND = 16  # taps along an axis that a band takes
 
 
 class Tile(NamedTuple):
-    """Input columns a lane owns, rows a program owns, lanes per thread, warps."""
+    """Input columns a lane owns, rows a program owns, lanes per thread, warps; no rows: the flat kernel."""
 
     group: int
     rows: int
@@ -49,6 +61,32 @@ def forward_tiles(plan: Plan, form: str, itemsize: int) -> list[Tile]:
         if fitting:
             tiles.append(Tile(group, fitting[0], _lanes(plan, itemsize), warps))
     return list(dict.fromkeys(tiles))
+
+
+FLAT = Tile(1, 0, 1, 4)
+"""The cut of the flat kernels: an output, or an input, a thread."""
+
+MOST_FLAT_TAPS = 128
+"""Taps of a window that one lane walks."""
+
+UNROLLED_TAPS = 64
+"""Taps that are unrolled, at most."""
+
+
+def flat_tiles(plan: Plan, itemsize: int) -> list[Tile]:
+    """Cuts of the flat forward kernel; none where windows are too large for a lane each."""
+    if plan.cells > MOST_FLAT_TAPS or plan.outer_taps > UNROLLED_TAPS:
+        return []
+    return [FLAT._replace(lanes=max(1, 4 // itemsize))]
+
+
+def flat_gradient_tiles(plan: Plan, itemsize: int) -> list[Tile]:
+    """Cuts of the flat gradient kernel; none where an input has too many readers, or windows are irregular."""
+    h, w = plan.h, plan.w
+    outer = plan.plane_readers.shape[1] if plan.outer else 1
+    if h.readers * w.readers * outer > UNROLLED_TAPS:
+        return []
+    return [FLAT._replace(lanes=max(1, 4 // itemsize))]
 
 
 def _halvings(rows: int) -> list[int]:
@@ -150,13 +188,15 @@ def best_tile(key: Any, tiles: list[Tile], run: Callable[[Tile], None], size: in
         run(known or first)
         return
     if torch.cuda.is_current_stream_capturing():
-        run(first)
+        with paused(final=False):  # a later call, outside a graph, may measure
+            run(first)
         return
     began = time.perf_counter()
     times: dict[Tile, float] = {}
-    for tile in tiles:
-        if not times or time.perf_counter() - began < PATIENCE:
-            times[tile] = _milliseconds(partial(run, tile))
+    with paused():
+        for tile in tiles:
+            if not times or time.perf_counter() - began < PATIENCE:
+                times[tile] = _milliseconds(partial(run, tile))
     _BEST[key] = min(times, key=lambda tile: times[tile])
     run(_BEST[key])
 

@@ -82,13 +82,14 @@ def _read(
 @triton.jit
 def window(
     x, other, value, y, second, outer, outer_real, outer_counted, start_h, lengths_h, start_w,
-    lengths_w, items, outer_out, outer_in, H, W, V, OH, OW, limit_h, limit_w, divisor, reciprocal,
+    lengths_w, items, outer_out, outer_in, H, W_units, V, OH, OW, limit_h, limit_w, divisor, reciprocal,
     beta_bits,
     FORM: tl.constexpr, ACC: tl.constexpr, OTHER: tl.constexpr, EMPTY: tl.constexpr,
     RISING: tl.constexpr, WIDE: tl.constexpr, OUTER: tl.constexpr, TABLE_H: tl.constexpr,
     TABLE_W: tl.constexpr, DIVISOR: tl.constexpr, KH: tl.constexpr, KW: tl.constexpr,
     SH: tl.constexpr, SW: tl.constexpr, BH: tl.constexpr, BW: tl.constexpr, DH: tl.constexpr,
-    DW: tl.constexpr, P: tl.constexpr, C: tl.constexpr, K: tl.constexpr, UNROLL: tl.constexpr,
+    DW: tl.constexpr, UNIT: tl.constexpr, P: tl.constexpr, C: tl.constexpr, K: tl.constexpr,
+    UNROLL: tl.constexpr,
 ):  # fmt: skip
     """What FORM asks of every window, written to `y`, and to `second` where there are two results.
 
@@ -97,6 +98,7 @@ def window(
     "tied_jvp": the sum of `other` at cells equal to `value`, "split_jvp": their mean;
     "split": the gradient `other` over the number of such cells.
     """
+    W = W_units * UNIT  # so that the compiler knows which loads can be wide
     CHUNKS: tl.constexpr = (KW + K - 1) // K
     STEPS: tl.constexpr = (OUTER if OUTER > 0 else 1) * KH * CHUNKS
     b, o, oh, live, first = place(items, OH, outer_out, OW * V, WIDE, P, C)
