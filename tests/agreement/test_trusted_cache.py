@@ -17,7 +17,7 @@ import pytest
 
 from lunette.kernels.cpu.compiling import compilation, library, settings, storage
 
-KERNEL = ("convolving.panels", "pack_kernel", "float32")
+KERNEL = ("convolving.packing", "pack_kernel", "float32")
 SOMEBODY = 54321
 ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
 posix = pytest.mark.skipif(os.name != "posix", reason="Windows has no owners and modes")

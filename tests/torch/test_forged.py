@@ -19,7 +19,7 @@ from lunette.torch.memory import array_of
 from tests.torch import forging
 from tests.torch.cases import OPS
 
-CALLS = int(os.environ.get("LUNETTE_FORGED_CALLS", "1500"))
+CALLS = int(os.environ.get("LUNETTE_FORGED_CALLS", "1000"))
 SEED = int(os.environ.get("LUNETTE_FORGED_SEED", "1"))
 
 

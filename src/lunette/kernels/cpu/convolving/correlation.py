@@ -29,6 +29,7 @@ __all__ = [
 Array = np.ndarray[Any, Any]
 
 panels, sliding = Kernels("convolving.panels"), Kernels("convolving.sliding")
+packing = Kernels("convolving.packing")
 
 SCRATCH = 1 << 23
 """Bytes of packed weights, or of widened half types, at a time."""
@@ -158,7 +159,7 @@ def _kernel(cut: Plan, dtype: str) -> Any:
 
 @cache
 def _pack(dtype: str) -> Any:
-    return panels.pack_kernel(dtype)
+    return packing.pack_kernel(dtype)
 
 
 def _room(cut: Plan, channels: int, rows: int, sources: int, size: int) -> tuple[list[int], int]:

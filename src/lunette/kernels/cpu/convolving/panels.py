@@ -19,14 +19,11 @@ from lunette.kernels.cpu.compiling.machine import apart, compiled, pointer
 from lunette.kernels.cpu.convolving.blocks import (
     BIAS,
     BLOCK_COLUMNS,
-    BLOCK_HEIGHT,
     BLOCK_ROWS,
     CHANNEL_CHUNK,
     COUNTS,
-    DEPTH,
     FIRST_SOURCE,
     GROUP_ROWS,
-    GROUP_STRIDE,
     HEIGHT,
     IN_CHANNELS,
     INTEGERS_AT,
@@ -38,16 +35,10 @@ from lunette.kernels.cpu.convolving.blocks import (
     OUT_OFFSETS,
     OUT_STRIDES,
     PACKED,
-    PACKED_OFFSETS,
-    PACKED_ROWS,
-    PACKED_TO,
     PLANE_COUNT,
     PLANES,
     RANK,
-    ROW_BLOCKS,
-    ROW_STRIDE,
     ROWS_NOW,
-    SIDE_BY_SIDE,
     SLAB_CHANNELS,
     SOURCE,
     SOURCE_CHANNEL,
@@ -62,58 +53,14 @@ from lunette.kernels.cpu.convolving.blocks import (
     TAP_CHUNK,
     TAPS_OF_CHANNEL,
     UNITS,
-    WEIGHT,
     WIDTH,
 )
 from lunette.kernels.cpu.convolving.products import multiply_add
 from lunette.kernels.cpu.convolving.sizes import COLUMNS, ROWS, VECTOR_BYTES
 from lunette.kernels.cpu.convolving.slabs import elements, lay, place, put, zero_of, zeros
-from lunette.kernels.cpu.convolving.vectors import collect, copy_vectors, transpose_square
+from lunette.kernels.cpu.convolving.vectors import collect, copy_vectors
 
-__all__ = ["copied_kernel", "in_place_kernel", "pack_kernel"]
-
-
-@cache
-def pack_kernel(dtype: str) -> Any:
-    """The weights as blocks (group, block of `height` rows): k × height, zeros for missing rows."""
-    zero, size = zero_of(dtype)
-    lanes = VECTOR_BYTES // size
-
-    @machine.kernel
-    def pack(first, last, told, scratch, _a, _b, _c, _d):
-        a = pointer(told, types.int64)
-        target, weight, offsets = a[PACKED_TO], a[WEIGHT], pointer(a[PACKED_OFFSETS], types.int64)
-        row_stride, group_stride, depth = a[ROW_STRIDE], a[GROUP_STRIDE], a[DEPTH]
-        rows, blocks, height, whole = (
-            a[PACKED_ROWS],
-            a[ROW_BLOCKS],
-            a[BLOCK_HEIGHT],
-            a[SIDE_BY_SIDE],
-        )
-        for unit in range(first, last):
-            group, row = unit // blocks, unit % blocks * height
-            to = target + unit * depth * height * size
-            at = weight + (group * group_stride + row * row_stride) * size
-            out, values, known = elements(to, zero), elements(at, zero), min(height, rows - row)
-            squares = (
-                depth // lanes * lanes
-                if whole != 0 and known == height and height % lanes == 0
-                else 0
-            )
-            for k in range(0, squares, lanes):
-                for r in range(0, height, lanes):
-                    transpose_square(
-                        to + (k * height + r) * size, height * size,
-                        at + (r * row_stride + offsets[k]) * size, row_stride * size, zero,
-                    )  # fmt: skip
-            for k in range(squares, depth):
-                offset = offsets[k]
-                for r in range(known):
-                    out[k * height + r] = values[r * row_stride + offset]
-                for r in range(known, height):
-                    out[k * height + r] = zero
-
-    return pack
+__all__ = ["copied_kernel", "in_place_kernel"]
 
 
 @compiled
