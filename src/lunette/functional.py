@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from lunette.arguments import tuple_of_sizes
+from lunette.arguments import flag, shown, tuple_of_sizes
 from lunette.dispatch import adapter_of, check_fits, forward, forward_with_indices
 from lunette.ops import (
     AdaptiveAvgPool,
@@ -22,6 +22,7 @@ from lunette.ops import (
     MaxPool,
     SmoothMaxPool,
 )
+from lunette.ops.base import kind_of
 
 __all__ = [
     "adaptive_avg_pool",
@@ -49,10 +50,16 @@ def _by_name(function: Function) -> Function:
         sizes = arguments[1] if len(arguments) > 1 else options.get(names[1])
         if not isinstance(sizes, dict):
             return function(*arguments, **options)
+        given = dict(zip(names, arguments, strict=False)) | options
+        x = given.pop("x", None)
+        if not any(kind.__module__.startswith("xarray.") for kind in type(x).__mro__):
+            raise TypeError(
+                f"{names[1]}={shown(sizes)}: a dict of sizes names dimensions; expected x to be an "
+                f"xarray DataArray, got {type(x).__name__}"
+            )
         from lunette.adapters.xarray import by_name
 
-        given = dict(zip(names, arguments, strict=False)) | options
-        return by_name(function, given.pop("x"), given.pop(names[1]), given)
+        return by_name(function, x, given.pop(names[1]), given)
 
     return named  # type: ignore[return-value]
 
@@ -71,7 +78,7 @@ def max_pool(
 ) -> Any:
     """The largest cell of each window; with its flat position in the pooled axes when asked."""
     op = MaxPool(kernel, stride, padding, dilation, ceil_mode, ties)
-    verb = forward_with_indices if return_indices else forward
+    verb = forward_with_indices if flag(return_indices, "return_indices") else forward
     return verb(op, x, backend=backend)
 
 
@@ -124,7 +131,7 @@ def adaptive_max_pool(
     backend: str | None = None,
 ) -> Any:
     """The largest cell of each of `output_size` bins."""
-    verb = forward_with_indices if return_indices else forward
+    verb = forward_with_indices if flag(return_indices, "return_indices") else forward
     return verb(AdaptiveMaxPool(output_size, ties), x, backend=backend)
 
 
@@ -158,6 +165,8 @@ def max_unpool(values: Any, indices: Any, output_size: Any) -> Any:
         raise ValueError(
             f"indices have shape {tuple(indices.shape)}; expected the values' {tuple(values.shape)}"
         )
+    if elsewhere is None:
+        kind_of(values.dtype, "values")
     if values.ndim < len(pooled):
         raise ValueError(
             f"output_size={pooled} names {len(pooled)} axes; values of shape "

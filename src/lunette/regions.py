@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from lunette.arguments import flag, size
+from lunette.arguments import choice, flag, listed, shown, size
 
 __all__ = ["Adaptive", "Global", "Part", "Region", "Sliding", "Window", "transposed_length"]
 
@@ -331,14 +331,11 @@ def transposed_length(
 
 def _padding(value: Any) -> tuple[int, int] | Literal["same"]:
     if isinstance(value, str):
-        if value == "same":
-            return "same"
-        if value == "valid":
-            return (0, 0)
-        raise ValueError(f"padding={value!r}: expected an integer, a pair, 'valid' or 'same'")
+        return "same" if choice(value, "padding", ("valid", "same")) == "same" else (0, 0)
     if isinstance(value, (tuple, list)):
-        if len(value) != 2:
-            raise ValueError(f"padding={value!r}: expected one (before, after) pair per axis")
-        return size(value[0], "padding", 0), size(value[1], "padding", 0)
+        pair = listed(value)
+        if len(pair) != 2:
+            raise ValueError(f"padding={shown(pair)}: expected one (before, after) pair per axis")
+        return size(pair[0], "padding", 0), size(pair[1], "padding", 0)
     both = size(value, "padding", 0)
     return both, both

@@ -15,13 +15,8 @@ from typing import Any
 import numpy as np
 
 from lunette.boxes import NUMBERS
-from lunette.kernels.cpu.convolving.correlation import (
-    FORMS,
-    SCRATCH,
-    Array,
-    image_sums,
-    window_sums,
-)
+from lunette.kernels.cpu.convolving.arrays import FORMS, Array
+from lunette.kernels.cpu.convolving.correlation import SCRATCH, image_sums, window_sums
 from lunette.kernels.cpu.convolving.position_sums import bias_gradient, weight_gradient, widened
 from lunette.kernels.cpu.running.results import new_array
 from lunette.ops.base import is_float

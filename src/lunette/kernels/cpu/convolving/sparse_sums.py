@@ -1,0 +1,144 @@
+"""The three sums of a convolution where most taps meet zeros: over the cells and taps that meet alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from lunette.kernels.cpu.convolving import cell_by_cell
+from lunette.kernels.cpu.convolving.arrays import FORMS, Array, Form, address_of, place, share
+from lunette.kernels.cpu.convolving.cell_by_cell import Factor
+from lunette.kernels.cpu.convolving.lines import Span, image_lines, weight_lines, window_lines
+from lunette.ops.convolution import Convolution
+
+__all__ = ["fill", "sparse_image", "sparse_weights", "sparse_windows"]
+
+
+def fill(op: Convolution, bias: list[Array], out: Array) -> None:
+    """Every cell what it is without a tap: the bias, or zero."""
+    out[...] = bias[0].reshape(-1, *(1,) * op.rank) if bias else 0
+
+
+def sparse_image(
+    op: Convolution, axes: list[Span], sources: list[Any], bias: list[Array], out: Array
+) -> None:
+    """out = bias + Σ over the sources (windows, weight): a number per image cell."""
+    fill(op, bias, out)
+    _correlate(op, _blocks(image_lines, axes), sources, (1, 0), bias, out)
+
+
+def sparse_windows(
+    op: Convolution, axes: list[Span], sources: list[Any], bias: list[Array], out: Array
+) -> None:
+    """out = bias + Σ over the sources (image, weight): a number per window."""
+    _correlate(op, _blocks(window_lines, axes), sources, (0, 1), bias, out)
+    for _, weight in sources:
+        if not np.isfinite(weight).all():
+            _spoil_windows(axes, weight, out)
+
+
+def _blocks(
+    lines: Callable[[Span], Iterable[Array]], axes: list[Span]
+) -> Iterator[tuple[Array, ...]]:
+    """Lines of all axes, many outputs of each at a time."""
+    if not axes:
+        yield ()
+        return
+    for first in lines(axes[0]):
+        for rest in _blocks(lines, axes[1:]):
+            yield (first, *rest)
+
+
+def _correlate(
+    op: Convolution,
+    blocks: Iterator[tuple[Array, ...]],
+    sources: list[Any],
+    axes: tuple[int, int],
+    bias: list[Array],
+    out: Array,
+) -> None:
+    """Sums over channels and lines; `axes` are the weight's axes of output rows and of input channels."""
+    form, groups = FORMS[out.dtype], op.groups
+    shape = list(sources[0][1].shape)
+    shape[0] //= groups
+    rows, channels = shape[axes[0]], shape[axes[1]]
+    target = place(out, op.rank)
+    item, group, row = (
+        n.ravel() for n in np.indices((len(target.offsets), groups, rows), np.int64, sparse=False)
+    )
+    cells, taps = [], []
+    for x, weight in sources:
+        at, w = place(x, op.rank), place(weight, op.rank)
+        strides = np.array(w.array.strides, np.int64)
+        base = at.offsets[item] + group * channels * at.channel
+        cells.append(_factor(at.address, base, np.arange(channels) * at.channel, at.strides, form))
+        base = group * shape[0] * strides[0] + row * strides[axes[0]]
+        terms = np.arange(channels) * strides[axes[1]]
+        taps.append(Factor(w.address + base, terms, strides[2:]))
+    starts = np.zeros(len(row), form.work)
+    if bias:
+        starts[:] = bias[0][group * rows + row]
+    base = target.address + (target.offsets[item] + (group * rows + row) * target.channel) * form.size
+    strides = np.array(target.strides) * form.size
+    for lines in blocks:
+        if all(map(len, lines)):
+            cell_by_cell.run(share, [*lines], (cells, taps), starts, (base, strides), form.zero)
+
+
+def _factor(address: int, base: Array, terms: Array, strides: Any, form: Form) -> Factor:
+    """What is counted in elements, in bytes."""
+    return Factor(address + base * form.size, terms * form.size, np.array(strides) * form.size)
+
+
+def sparse_weights(
+    op: Convolution, axes: list[Span], image: Array, windows: Array, shape: tuple[int, ...], work: Any
+) -> Array:
+    """The sum over positions of image cell × window, for each weight of an array of this shape."""
+    form, groups = FORMS[np.dtype(work)], op.groups
+    sums = np.zeros(shape, form.work)
+    if not image.size or not windows.size:
+        return sums
+    source, grads = place(image, op.rank), place(windows, op.rank)
+    row, channel = (n.ravel() for n in np.indices(shape[:2], np.int64, sparse=False))
+    group = row // (shape[0] // groups)
+    base = (group * shape[1] + channel) * source.channel
+    cells = _factor(source.address, base, source.offsets, source.strides, form)
+    senders = _factor(grads.address, row * grads.channel, grads.offsets, grads.strides, form)
+    starts, strides = np.zeros(len(row), form.work), np.array(sums.strides)
+    base = address_of(sums) + row * strides[0] + channel * strides[1]
+    cell_by_cell.run(
+        share, [weight_lines(axis) for axis in axes], ([cells], [senders]), starts,
+        (base, strides[2:]), form.zero,
+    )  # fmt: skip
+    if not np.isfinite(windows).all():
+        _spoil_weights(axes, windows, sums)
+    return sums
+
+
+# -- zeros of padding times an infinity or a NaN --
+
+
+def _spoil_windows(axes: list[Span], weight: Array, out: Array) -> None:
+    """NaN for the windows of which a weight that is no number lies on padding, where a zero is."""
+    ends = [axis.windows_of_taps() for axis in axes]
+    strange = ~np.isfinite(weight).all(axis=1)
+    for row in np.flatnonzero(strange.reshape(len(strange), -1).any(1)):
+        result = np.moveaxis(out, -len(axes) - 1, 0)[row]
+        for a, taps in enumerate(np.nonzero(strange[row])):
+            first, end = ends[a][0][taps].max(), ends[a][1][taps].min()
+            along = np.moveaxis(result, a - len(axes), 0)
+            along[:first] = np.nan
+            along[max(end, 0) :] = np.nan
+
+
+def _spoil_weights(axes: list[Span], windows: Array, sums: Array) -> None:
+    """NaN for the weights that meet padding, where a zero is, in a window whose gradient is no number."""
+    strange = ~np.isfinite(windows)
+    strange = strange.any(axis=tuple(range(strange.ndim - len(axes) - 1)))
+    for row in np.flatnonzero(strange.reshape(len(strange), -1).any(1)):
+        for a, places in enumerate(np.nonzero(strange[row])):
+            first, end = axes[a].windows_of_taps()
+            wrong = (first > places.min()) | (end <= places.max())
+            np.moveaxis(sums[row], a + 1, 0)[wrong] = np.nan
