@@ -86,7 +86,9 @@ def size(value: Any, name: str, minimum: int, axis: int | None = None) -> int:
             f"{name}={shown(number)}{_on(axis)}: expected an integer of at least {minimum}"
         )
     if number > LARGEST:
-        raise ValueError(f"{name}={shown(number)}{_on(axis)}: expected an integer of at most 2**100")
+        raise ValueError(
+            f"{name}={shown(number)}{_on(axis)}: expected an integer of at most 2**100"
+        )
     return number
 
 

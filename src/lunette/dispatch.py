@@ -320,4 +320,3 @@ def _signature(arrays: tuple[Array, ...]) -> tuple[Any, Any]:
 
 def _alike(a: Array, b: Array) -> bool:
     return a.shape == b.shape and bool(a.dtype == b.dtype)
-

@@ -80,7 +80,9 @@ def _correlate(
     starts = np.zeros(len(row), form.work)
     if bias:
         starts[:] = bias[0][group * rows + row]
-    base = target.address + (target.offsets[item] + (group * rows + row) * target.channel) * form.size
+    base = (
+        target.address + (target.offsets[item] + (group * rows + row) * target.channel) * form.size
+    )
     strides = np.array(target.strides) * form.size
     for lines in blocks:
         if all(map(len, lines)):
@@ -93,7 +95,12 @@ def _factor(address: int, base: Array, terms: Array, strides: Any, form: Form) -
 
 
 def sparse_weights(
-    op: Convolution, axes: list[Span], image: Array, windows: Array, shape: tuple[int, ...], work: Any
+    op: Convolution,
+    axes: list[Span],
+    image: Array,
+    windows: Array,
+    shape: tuple[int, ...],
+    work: Any,
 ) -> Array:
     """The sum over positions of image cell × window, for each weight of an array of this shape."""
     form, groups = FORMS[np.dtype(work)], op.groups
