@@ -99,7 +99,8 @@ def indices_of(op: Pooling, shape: Shape, offsets: Array) -> Array:
     pooled = shape[len(shape) - op.rank :]
     axes = _boxes(op, pooled)
     kept = np.reshape(offsets, (*shape[: len(shape) - op.rank], *_lengths(op, pooled)))
-    taps, outside = kept.astype(np.int64), kept != NOWHERE
+    exact = any(starts.dtype == object for starts, *_ in axes)  # numbers past int64
+    taps, outside = kept.astype(object if exact else np.int64), kept != NOWHERE
     empty, flat, after = ~outside, np.zeros_like(taps), 1
     wrong = outside & (taps >= prod(box for *_, box in axes))
     for axis in range(op.rank - 1, -1, -1):
@@ -114,7 +115,7 @@ def indices_of(op: Pooling, shape: Shape, offsets: Array) -> Array:
             f"offsets: {int(kept[wrong][0])} at {tuple(map(int, np.argwhere(wrong)[0]))} is no cell of "
             f"its window; expected offsets that {op!r} gave for an input of shape {shape}"
         )
-    return np.where(empty, -1, flat).reshape(offsets.shape)
+    return np.where(empty, -1, flat).astype(np.int64).reshape(offsets.shape)
 
 
 # -- boxes --

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from lunette.kernels.cpu.choice.winners import (
     tangent_call,
 )
 from lunette.kernels.cpu.plans.lane_plan import lane_plan
-from lunette.kernels.cpu.rearranging.long_axes import LONG, long_axis
+from lunette.kernels.cpu.rearranging.long_axes import LONG, LongAxis, long_axis, long_outputs
 from lunette.kernels.cpu.rearranging.small_items import SmallItems, ties_count
 from lunette.kernels.cpu.rearranging.turning import ChannelsLast, channels_last
 from lunette.kernels.cpu.running.calls import Call
@@ -38,6 +39,9 @@ __all__ = [
 
 Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]
+
+PARTS_KEPT = 8
+"""Parts of an axis of very many outputs whose tables are kept: some megabytes each."""
 
 
 def refuses(op: Pooling, verb: str, shapes: Any, dtypes: Any) -> str | None:
@@ -174,6 +178,8 @@ def jvp_from_offsets(op: Pooling, offsets: Array, tangent: Array) -> Array | Non
 
 def _values(op: Pooling, x: Array) -> Array:
     call = forward_call(op, x.shape, x.strides, x.dtype)
+    if call is None:
+        return _long(op, x).forward(_forgetting(lambda part, x: forward(part, (x,))), x)
     y = call.new()
     call.run(x, y, y)
     return y
@@ -181,6 +187,9 @@ def _values(op: Pooling, x: Array) -> Array:
 
 def _values_and_indices(op: Pooling, x: Array) -> tuple[Array, Array]:
     call = indices_call(op, x.shape, x.strides, x.dtype)
+    if call is None:
+        verb = _forgetting(lambda part, x: forward_with_indices(part, (x,)))
+        return _long(op, x).forward_with_indices(verb, x)
     y, z = call.new(), call.new(np.dtype(np.int64))
     call.run(x, y, z)
     return y, z
@@ -188,9 +197,32 @@ def _values_and_indices(op: Pooling, x: Array) -> tuple[Array, Array]:
 
 def _tangents(op: Pooling, x: Array, dx: Array) -> Array:
     call = tangent_call(op, x.shape, x.strides, dx.strides, x.dtype)
+    if call is None:
+        return _long(op, x).forward(_forgetting(lambda op, x, dx: jvp(op, (x,), (dx,))), x, dx)
     y = call.new()
     call.run(x, y, dx)
     return y
+
+
+def _long(op: Pooling, x: Array) -> LongAxis:
+    """The axis of too many outputs for one call's tables."""
+    found = long_outputs(op, x.shape)
+    assert found is not None
+    return found
+
+
+def _forgetting(verb: Any) -> Any:
+    """A verb of parts that are all different: their tables are large, and are not kept."""
+    numbers = count(1)
+
+    def apply(*arguments: Any) -> Any:
+        result = verb(*arguments)
+        if next(numbers) % PARTS_KEPT == 0:
+            for calls in (forward_call, indices_call, tangent_call):
+                calls.cache_clear()
+        return result
+
+    return apply
 
 
 def _gradients(op: Pooling, x: Array, gy: Array) -> Array:

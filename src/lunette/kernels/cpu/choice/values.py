@@ -37,6 +37,7 @@ from lunette.kernels.cpu.plans.traits import (
     with_lanes,
 )
 from lunette.kernels.cpu.plans.window_tables import reach
+from lunette.kernels.cpu.rearranging.long_axes import long_outputs
 from lunette.kernels.cpu.rearranging.small_items import Operand, SmallItems, in_parts
 from lunette.kernels.cpu.running.calls import Call, QuickCall, TiledCall
 from lunette.ops.pooling import Pooling
@@ -61,8 +62,13 @@ wide = Kernels("maxima.wide")
 @lru_cache(maxsize=1024)
 def forward_call(
     op: Pooling, shape: Shape, strides: Shape, dtype: Any, trusting: bool = True
-) -> Call | TiledCall | SmallItems:
-    """The call for values. Where it does not trust its cells, any NaN or infinity is served."""
+) -> Call | TiledCall | SmallItems | None:
+    """The call for values; None where there are too many outputs on an axis for one.
+
+    Where it does not trust its cells, any NaN or infinity is served.
+    """
+    if long_outputs(op, shape):
+        return None
     kind, result = kind_of(op.reduction), op.result_dtype(dtype)
     out = kept_shape(op, shape)
     operands = [Operand("r", shape, dtype, strides), Operand("w", out, result)]

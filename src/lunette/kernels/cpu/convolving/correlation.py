@@ -70,8 +70,8 @@ def image_sums(op: Convolution, sources: list[Any], bias: list[Array], out: Arra
 
 def _products(op: Convolution, sources: list[Any], out: Array) -> int:
     """Products of a cell with a tap: for each pair of channels, item and source."""
-    rows, channels, *_ = sources[0][1].shape
-    return len(sources) * rows * channels * prod(out.shape[: -op.rank - 1])
+    rows, channels = sources[0][1].shape[:2]
+    return int(len(sources) * rows * channels * prod(out.shape[: -op.rank - 1]))
 
 
 def _correlate(

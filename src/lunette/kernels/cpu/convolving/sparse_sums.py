@@ -130,7 +130,7 @@ def sparse_weights(
 def _spoil_windows(axes: list[Span], weight: Array, out: Array) -> None:
     """NaN for the windows of which a weight that is no number lies on padding, where a zero is."""
     ends = [axis.windows_of_taps() for axis in axes]
-    strange = ~np.isfinite(weight).all(axis=1)
+    strange: Array = np.logical_not(np.isfinite(weight).all(axis=1))
     for row in np.flatnonzero(strange.reshape(len(strange), -1).any(1)):
         result = np.moveaxis(out, -len(axes) - 1, 0)[row]
         for a, taps in enumerate(np.nonzero(strange[row])):
@@ -142,8 +142,8 @@ def _spoil_windows(axes: list[Span], weight: Array, out: Array) -> None:
 
 def _spoil_weights(axes: list[Span], windows: Array, sums: Array) -> None:
     """NaN for the weights that meet padding, where a zero is, in a window whose gradient is no number."""
-    strange = ~np.isfinite(windows)
-    strange = strange.any(axis=tuple(range(strange.ndim - len(axes) - 1)))
+    items = tuple(range(windows.ndim - len(axes) - 1))
+    strange: Array = np.logical_not(np.isfinite(windows).all(axis=items))
     for row in np.flatnonzero(strange.reshape(len(strange), -1).any(1)):
         for a, places in enumerate(np.nonzero(strange[row])):
             first, end = axes[a].windows_of_taps()
