@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from lunette.kernels.cpu.choice.gradients import gather_call, gradient_call
-from lunette.kernels.cpu.choice.pairs import by_pairs
+from lunette.kernels.cpu.choice.pairs import by_pairs, is_huge
 from lunette.kernels.cpu.choice.smooth import lanes_of
 from lunette.kernels.cpu.choice.values import forward_call
 from lunette.kernels.cpu.choice.winners import (
@@ -22,8 +22,10 @@ from lunette.kernels.cpu.rearranging.long_axes import LONG, LongAxis, long_axis,
 from lunette.kernels.cpu.rearranging.small_items import SmallItems, ties_count
 from lunette.kernels.cpu.rearranging.turning import ChannelsLast, channels_last
 from lunette.kernels.cpu.running.calls import Call
+from lunette.kernels.cpu.running.results import new_array
+from lunette.kernels.cpu.smooth import huge_windows
 from lunette.ops.base import is_float
-from lunette.ops.pooling import Pooling
+from lunette.ops.pooling import Pool, Pooling
 from lunette.reductions import Max, Mean, SmoothMax
 
 __all__ = [
@@ -61,6 +63,8 @@ def forward(op: Pooling, operands: tuple[Array, ...]) -> Array:
     x = _readable(operands[0])
     if not x.size:
         return _nothing(op, x)
+    if isinstance(op.reduction, SmoothMax) and is_huge(op, x.shape, "values"):
+        return _whole_axes(op, huge_windows.values, op.out_shape(x.shape), x)
     if max(x.shape) > LONG and (long := long_axis(op, x.shape)):
         return long.forward(lambda part, slab: forward(part, (slab,)), x)
     if isinstance(op.reduction, SmoothMax) and (last := _turning(op, x, x, "values")):
@@ -91,6 +95,8 @@ def jvp(op: Pooling, operands: tuple[Array, ...], tangents: tuple[Array, ...]) -
     x, dx = _readable(operands[0]), _readable(tangents[0])
     if not x.size:
         return _nothing(op, x)
+    if isinstance(op.reduction, SmoothMax) and is_huge(op, x.shape, "tangents"):
+        return _whole_axes(op, huge_windows.tangents, op.out_shape(x.shape), x, dx)
     if max(x.shape) > LONG and (long := long_axis(op, x.shape)):
         return long.forward(lambda part, x, dx: jvp(part, (x,), (dx,)), x, dx)
     if last := _turning(op, x, dx, "tangents"):
@@ -105,6 +111,8 @@ def vjp(op: Pooling, operands: tuple[Array, ...], grad: Array) -> tuple[Array, .
     x, gy = _readable(operands[0]), _readable(grad)
     if not x.size:
         return (np.empty_like(x),)
+    if isinstance(op.reduction, SmoothMax) and is_huge(op, x.shape, "gradients"):
+        return (_whole_axes(op, huge_windows.gradients, x.shape, x, gy),)
     if max(x.shape) > LONG and (long := long_axis(op, x.shape)):
         return (long.vjp(lambda part, x, gy: vjp(part, (x,), gy)[0], x, gy),)
     if not op.keepdims:
@@ -202,6 +210,18 @@ def _tangents(op: Pooling, x: Array, dx: Array) -> Array:
     y = call.new()
     call.run(x, y, dx)
     return y
+
+
+def _whole_axes(op: Pooling, verb: Any, shape: Shape, x: Array, *others: Array) -> Array:
+    """A verb of `huge_windows`; its result has the pooled axes that the op keeps."""
+    result = new_array(shape, op.result_dtype(x.dtype))
+    kept = Pool(op.regions, op.reduction)
+    full = [
+        a if a.ndim == x.ndim else a.reshape(a.shape + (1,) * op.rank) for a in (*others, result)
+    ]
+    with np.errstate(all="ignore"):
+        verb(kept, x, *full)
+    return result
 
 
 def _long(op: Pooling, x: Array) -> LongAxis:
