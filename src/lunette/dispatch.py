@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lunette.arguments import choice, shown
-from lunette.memory import check_fits
+from lunette.memory import check_fits, check_room
 from lunette.ops.base import Op, Shape
 
 __all__ = [
@@ -71,6 +71,12 @@ WITH_NUMPY = {"dask", "xarray"}
 
 
 VERBS = ("forward", "forward_with_indices", "jvp", "vjp")
+
+TABLE, LONG = 128, 1 << 20
+"""Bytes of a call's tables to an output or position of an axis, and how many outputs of an axis have one at a time, at most."""
+
+BESIDE, OBJECT = 24, 48
+"""Bytes of what a gradient keeps of each output, and of a number in the specification's arrays."""
 
 
 def register(backend: Backend) -> None:
@@ -206,7 +212,7 @@ def _choose(
     if verb in ("jvp", "vjp"):
         op.check_tangents(shapes, dtypes, shapes, dtypes)
     check_backend(backend)
-    _check_memory(op, verb, shapes, dtypes, out_shape)
+    _check_memory(op, verb, shapes, dtypes, out_shape, backend)
     spec = import_module("lunette.spec").meaning(op)
     if backend == "spec" or (backend is None and dtypes[0].kind == "O"):
         return _Choice("spec", spec, "")
@@ -239,15 +245,33 @@ def check_backend(backend: str | None) -> None:
 
 
 def _check_memory(
-    op: Op, verb: str, shapes: tuple[Shape, ...], dtypes: tuple[np.dtype[Any], ...], out: Shape
+    op: Any,
+    verb: str,
+    shapes: tuple[Shape, ...],
+    dtypes: tuple[np.dtype[Any], ...],
+    out: Shape,
+    backend: str | None,
 ) -> None:
-    """Refuse a call whose results, or what they are made from, do not fit into memory."""
-    dtype = op.result_dtype(*dtypes)
-    beside = 8 * prod(out) if verb == "forward_with_indices" else 0
-    if verb == "vjp":  # its results are as large as the operands, and these are there
-        check_fits(out, dtype, sum(map(prod, shapes)) * dtype.itemsize)
+    """Refuse a call whose results, or what they are made from, do not fit into memory.
+
+    An empty batch needs nothing, whatever its other axes are.
+    """
+    dtype, cells, outputs = op.result_dtype(*dtypes), sum(map(prod, shapes)), prod(out)
+    if not outputs:
+        return
+    what = f"{op!r}, {verb} of x of shape {shapes[0]}: "
+    tables = TABLE * sum(min(m, LONG) for m in out[-op.rank :])
+    if backend == "spec" or dtype.kind == "O":
+        tables = OBJECT * (cells + outputs)
+    if verb == "vjp":  # gradients are as large as the operands
+        tables += TABLE * sum(shapes[0][-op.rank :]) + BESIDE * outputs
+        check_room(f"{what}the gradients", cells * dtype.itemsize, tables)
+    elif verb == "forward_with_indices":
+        result = f"{what}the result of shape {out} and dtype {dtype} with its indices"
+        check_room(result, (dtype.itemsize + 8) * outputs, tables)
     else:
-        check_fits(out, dtype, beside)
+        result = f"{what}the result of shape {out} and dtype {dtype}"
+        check_room(result, dtype.itemsize * outputs, tables)
 
 
 @lru_cache(maxsize=4096)

@@ -35,8 +35,8 @@ def check_room(what: str, size: int, beside: int = 0) -> None:
     if size + beside > room:
         scratch = f", {beside} of them for tables and scratch" if beside else ""
         raise ValueError(
-            f"{what} needs {size + beside} bytes{scratch}; this machine has {room} for this process; "
-            "make the input or the result smaller, or give it in parts"
+            f"{what} needs {size + beside} bytes{scratch}; this machine has {room} for this process. "
+            "A smaller output_size or padding, another stride, or the array in parts needs less"
         )
 
 

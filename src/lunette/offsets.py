@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from lunette import dispatch
+from lunette.memory import check_room
 from lunette.ops.base import is_float
 from lunette.ops.pooling import Pooling
 from lunette.reductions import Max
@@ -126,8 +127,10 @@ def _check_box(op: Pooling, shape: Shape) -> None:
     """That a byte tells the taps of a window apart, and that results fit in memory."""
     op.check_indices()
     pooled = shape[len(shape) - op.rank :]
-    for results in (op.out_shape(shape), _lengths(op, pooled)):  # an empty batch has boxes too
-        dispatch.check_fits(results, np.dtype(np.int64))
+    # Indices, and positions on each axis, of all outputs; an empty batch has boxes too.
+    outputs, lengths = prod(op.out_shape(shape)), _lengths(op, pooled)
+    needed = 8 * (4 + 2 * op.rank) * outputs + 24 * sum(lengths)
+    check_room(f"{op!r}: the offsets of {outputs} outputs of x of shape {shape}", needed)
     taps = prod(box for *_, box in _boxes(op, pooled))
     if taps > NOWHERE:
         raise ValueError(
