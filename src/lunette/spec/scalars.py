@@ -215,4 +215,7 @@ def lift(x: np.ndarray[Any, Any], exact_integers: bool = True) -> np.ndarray[Any
 
 def lower(values: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
     """Computed elements as an array of the result's dtype: the one rounding of the half types."""
-    return values if dtype.kind == "O" else values.astype(dtype)
+    if dtype.kind == "O":
+        return values
+    with np.errstate(all="ignore"):  # a number too large for a half type is infinite
+        return values.astype(dtype)

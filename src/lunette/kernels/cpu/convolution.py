@@ -63,7 +63,7 @@ def _sum(op: Convolution, operands: tuple[Array, ...], tangents: tuple[Array, ..
             sources, bias = [(widened(tangents[0][part]), constants[0]), (x, moves[0])], moves[1:]
         _value(op, sources, bias, wide)
         if wide is not result:
-            result[...] = wide
+            _narrow(wide, result)
     return out
 
 
@@ -87,7 +87,8 @@ def vjp_of(
         found[1] = weight_gradient(op, image, windows, weight.shape, weight.dtype)
     if len(operands) == 3 and needs[2]:
         found[2] = bias_gradient(op, gy, weight.dtype)
-    return tuple(None if g is None else g.astype(grad.dtype, copy=False) for g in found)
+    with np.errstate(all="ignore"):
+        return tuple(None if g is None else g.astype(grad.dtype, copy=False) for g in found)
 
 
 def _image_gradient(op: Convolution, x: Array, weight: Array, grad: Array, dtype: Any) -> Array:
@@ -98,8 +99,14 @@ def _image_gradient(op: Convolution, x: Array, weight: Array, grad: Array, dtype
         wide = result if gx.dtype in FORMS else np.empty(result.shape, gy.dtype)
         (window_sums if op.transposed else image_sums)(op, [(gy, weight)], [], wide)
         if wide is not result:
-            result[...] = wide
+            _narrow(wide, result)
     return gx
+
+
+def _narrow(wide: Array, result: Array) -> None:
+    """Round to a half type, in which a large number is infinite: no reason to warn."""
+    with np.errstate(all="ignore"):
+        result[...] = wide
 
 
 def _parts(op: Convolution, x: Array, y: Array) -> list[Any]:
