@@ -71,8 +71,6 @@ def terms(op, operands, tangents, grad):
     image, windows = (gy, x) if op.transposed else (x, gy)
     products = {name: defaultdict(list) for name in ("forward", "jvp", "x", "weight", "bias")}
     for window, cell, tap in meaning.walk(op, windows.shape, image.shape, w.shape):
-        if cell is None:
-            continue
         here, there = (cell, window) if op.transposed else (window, cell)
         products["forward"][here].append(x[there] * w[tap])
         products["jvp"][here] += [dx[there] * w[tap], x[there] * dw[tap]]

@@ -73,6 +73,8 @@ def _most(numbers: int) -> int:
 @lru_cache(maxsize=64)
 def _ranges(shape: Shape, rank: int, most: int) -> list[list[Range]]:
     """The ranges of boxes of at most so many positions over `(*batch, channels, *lengths)`."""
+    if 0 in shape:  # no position, though an axis may be longer than any list
+        return [[] for _ in shape]
     channel = len(shape) - rank - 1
     sides = _cube(shape[channel + 1 :], most)
     left = most // prod(sides) if sides == list(shape[channel + 1 :]) else 1

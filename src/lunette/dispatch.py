@@ -7,17 +7,18 @@ on shapes and dtypes alone, so it is decided once and remembered.
 
 from __future__ import annotations
 
-import os
 import warnings
-from functools import cache, lru_cache
+from functools import lru_cache
 from importlib import import_module
 from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from lunette.arguments import choice, shown
 from lunette.inputs import array
 from lunette.inputs import arrays as arrays_of
+from lunette.memory import check_fits, check_room
 from lunette.ops.base import Op, Shape
 
 __all__ = [
@@ -70,6 +71,15 @@ WITH_NUMPY = {"dask", "xarray"}
 """Libraries whose arrays may meet NumPy's in one call: a lazy image, say, and its weights."""
 
 
+VERBS = ("forward", "forward_with_indices", "jvp", "vjp")
+
+TABLE, LONG = 128, 1 << 20
+"""Bytes of a call's tables to an output or position of an axis, and how many outputs of an axis have one at a time, at most."""
+
+BESIDE, OBJECT = 24, 48
+"""Bytes of what a gradient keeps of each output, and of a number in the specification's arrays."""
+
+
 def register(backend: Backend) -> None:
     """Add a backend; a name may be taken once."""
     if backend.name in BACKENDS or backend.name == "spec":
@@ -83,6 +93,7 @@ def register(backend: Backend) -> None:
 
 def forward(op: Op, *operands: Any, backend: str | None = None) -> Any:
     """The op's value."""
+    _check_op(op)
     adapter = adapter_of(operands)
     if adapter is not None:
         return adapter.forward(op, operands, backend)
@@ -92,6 +103,7 @@ def forward(op: Op, *operands: Any, backend: str | None = None) -> Any:
 
 def forward_with_indices(op: Op, *operands: Any, backend: str | None = None) -> Any:
     """A max's value, and each winner's flat position in the pooled axes (int64; −1: no cell)."""
+    _check_op(op)
     adapter = adapter_of(operands)
     if adapter is not None:
         return adapter.forward_with_indices(op, operands, backend)
@@ -103,6 +115,7 @@ def forward_with_indices(op: Op, *operands: Any, backend: str | None = None) -> 
 
 def jvp(op: Op, operands: Any, tangents: Any, backend: str | None = None) -> Any:
     """The directional derivative at `operands` along `tangents`; a bare array is one operand."""
+    _check_op(op)
     operands, tangents = _tuple(operands), _tuple(tangents)
     adapter = adapter_of(operands + tangents)
     if adapter is not None:
@@ -125,7 +138,12 @@ def vjp(
 
     `needs` says whose gradients are wanted; an operand that needs none may have None.
     """
+    _check_op(op)
     inputs = _tuple(operands)
+    if needs is not None and (not isinstance(needs, tuple) or len(needs) != len(inputs)):
+        raise ValueError(
+            f"needs={shown(needs)}: expected a tuple of {len(inputs)} bools, one per operand"
+        )
     adapter = adapter_of((*inputs, grad))
     if adapter is not None:
         gradients = adapter.vjp(op, inputs, grad, backend)
@@ -142,8 +160,15 @@ def vjp(
 
 def backend_for(op: Op, *operands: Any, verb: str = "forward") -> str:
     """The name of the backend that serves this call: `"spec"` where no kernel does."""
+    _check_op(op)
+    choice(verb, "verb", VERBS)
     arrays = arrays_of(op, operands)
     return _choose(op, verb, *_signature(arrays), None).name
+
+
+def _check_op(op: Any) -> None:
+    if not isinstance(op, Op):
+        raise TypeError(f"op={shown(op)}: expected an op, such as MaxPool((2, 2))")
 
 
 # -- the choice --
@@ -156,19 +181,21 @@ class _Choice(NamedTuple):
 
 
 def _interpreter(op: Op, verb: str, arrays: tuple[Array, ...], backend: str | None) -> Any:
+    if backend is not None and type(backend) is not str:
+        check_backend(str.__str__(backend) if isinstance(backend, str) else backend)
     if len(arrays) == 1:
         x = arrays[0]
-        choice = _choose(op, verb, (x.shape,), (x.dtype,), backend)
+        chosen = _choose(op, verb, (x.shape,), (x.dtype,), backend)
     else:
-        choice = _choose(op, verb, *_signature(arrays), backend)
-    if choice.why_slow:
+        chosen = _choose(op, verb, *_signature(arrays), backend)
+    if chosen.why_slow:
         warnings.warn(
-            f"{op!r}, {verb}: {choice.why_slow}; the specification answers, slowly. "
+            f"{op!r}, {verb}: {chosen.why_slow}; the specification answers, slowly. "
             "Pass backend='spec' to ask for it.",
             SlowPathWarning,
             stacklevel=3,
         )
-    return choice.module
+    return chosen.module
 
 
 @lru_cache(maxsize=4096)
@@ -185,8 +212,8 @@ def _choose(
         op.check_indices()
     if verb in ("jvp", "vjp"):
         op.check_tangents(shapes, dtypes, shapes, dtypes)
-    check_fits(out_shape, op.result_dtype(*dtypes))
     check_backend(backend)
+    _check_memory(op, verb, shapes, dtypes, out_shape, backend)
     spec = import_module("lunette.spec").meaning(op)
     if backend == "spec" or (backend is None and dtypes[0].kind == "O"):
         return _Choice("spec", spec, "")
@@ -211,9 +238,41 @@ def _choose(
 
 def check_backend(backend: str | None) -> None:
     """Refuse a backend that nobody registered."""
-    if backend is not None and backend != "spec" and backend not in BACKENDS:
+    if backend is None:
+        return
+    if not isinstance(backend, str) or (backend != "spec" and backend not in BACKENDS):
         known = ", ".join(map(repr, ["spec", *BACKENDS]))
-        raise ValueError(f"backend={backend!r}: expected one of {known}")
+        raise ValueError(f"backend={shown(backend)}: expected one of {known}")
+
+
+def _check_memory(
+    op: Any,
+    verb: str,
+    shapes: tuple[Shape, ...],
+    dtypes: tuple[np.dtype[Any], ...],
+    out: Shape,
+    backend: str | None,
+) -> None:
+    """Refuse a call whose results, or what they are made from, do not fit into memory.
+
+    An empty batch needs nothing, whatever its other axes are.
+    """
+    dtype, cells, outputs = op.result_dtype(*dtypes), sum(map(prod, shapes)), prod(out)
+    if not outputs:
+        return
+    what = f"{op!r}, {verb} of x of shape {shapes[0]}: "
+    tables = TABLE * sum(min(m, LONG) for m in out[-op.rank :])
+    if backend == "spec" or dtype.kind == "O":
+        tables = OBJECT * (cells + outputs)
+    if verb == "vjp":  # gradients are as large as the operands
+        tables += TABLE * sum(shapes[0][-op.rank :]) + BESIDE * outputs
+        check_room(f"{what}the gradients", cells * dtype.itemsize, tables)
+    elif verb == "forward_with_indices":
+        result = f"{what}the result of shape {out} and dtype {dtype} with its indices"
+        check_room(result, (dtype.itemsize + 8) * outputs, tables)
+    else:
+        result = f"{what}the result of shape {out} and dtype {dtype}"
+        check_room(result, dtype.itemsize * outputs, tables)
 
 
 @lru_cache(maxsize=4096)
@@ -261,22 +320,3 @@ def _signature(arrays: tuple[Array, ...]) -> tuple[Any, Any]:
 
 def _alike(a: Array, b: Array) -> bool:
     return a.shape == b.shape and bool(a.dtype == b.dtype)
-
-
-def check_fits(shape: Shape, dtype: np.dtype[Any]) -> None:
-    """Refuse a result that this machine's memory cannot hold, before anything is allocated."""
-    needed = prod(shape) * dtype.itemsize
-    if needed > _memory():
-        raise ValueError(
-            f"the result of shape {shape} and dtype {dtype} needs {needed} bytes; "
-            f"this machine has {_memory()}"
-        )
-
-
-@cache
-def _memory() -> int:
-    """Bytes of physical memory, or 2⁴⁶ where the system does not say."""
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):
-        return 1 << 46

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from lunette.arguments import tuple_of_sizes
+from lunette.arguments import flag, shown, tuple_of_sizes
 from lunette.dispatch import adapter_of, check_fits, forward, forward_with_indices
 from lunette.inputs import array
 from lunette.ops import (
@@ -51,10 +51,16 @@ def _by_name(function: Function) -> Function:
         sizes = arguments[1] if len(arguments) > 1 else options.get(names[1])
         if not isinstance(sizes, dict):
             return function(*arguments, **options)
+        given = dict(zip(names, arguments, strict=False)) | options
+        x = given.pop("x", None)
+        if not any(kind.__module__.startswith("xarray.") for kind in type(x).__mro__):
+            raise TypeError(
+                f"{names[1]}={shown(sizes)}: a dict of sizes names dimensions; expected x to be an "
+                f"xarray DataArray, got {type(x).__name__}"
+            )
         from lunette.adapters.xarray import by_name
 
-        given = dict(zip(names, arguments, strict=False)) | options
-        return by_name(function, given.pop("x"), given.pop(names[1]), given)
+        return by_name(function, x, given.pop(names[1]), given)
 
     return named  # type: ignore[return-value]
 
@@ -73,7 +79,7 @@ def max_pool(
 ) -> Any:
     """The largest cell of each window; with its flat position in the pooled axes when asked."""
     op = MaxPool(kernel, stride, padding, dilation, ceil_mode, ties)
-    verb = forward_with_indices if return_indices else forward
+    verb = forward_with_indices if flag(return_indices, "return_indices") else forward
     return verb(op, x, backend=backend)
 
 
@@ -126,7 +132,7 @@ def adaptive_max_pool(
     backend: str | None = None,
 ) -> Any:
     """The largest cell of each of `output_size` bins."""
-    verb = forward_with_indices if return_indices else forward
+    verb = forward_with_indices if flag(return_indices, "return_indices") else forward
     return verb(AdaptiveMaxPool(output_size, ties), x, backend=backend)
 
 

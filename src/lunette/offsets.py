@@ -18,6 +18,7 @@ import numpy as np
 from lunette import dispatch
 from lunette.arguments import shape_tuple
 from lunette.inputs import array
+from lunette.memory import check_room
 from lunette.ops.base import is_float
 from lunette.ops.pooling import Pooling
 from lunette.positions import unravel
@@ -118,13 +119,15 @@ def indices_of(op: Pooling, shape: Shape, offsets: Array) -> Array:
     _check_taps(op, offsets, shape)
     pooled = shape[len(shape) - op.rank :]
     kept = np.reshape(offsets, (*shape[: len(shape) - op.rank], *_lengths(op, pooled)))
-    taps, flat, after = kept.astype(np.int64), np.zeros(kept.shape, np.int64), 1
     boxes = _boxes(op, pooled)
+    exact = any(starts.dtype == object for starts, *_ in boxes)  # numbers past int64
+    number: Any = object if exact else np.int64
+    taps, flat, after = kept.astype(number), np.zeros(kept.shape, number), 1
     for axis in range(op.rank - 1, -1, -1):
         starts, step, box = boxes[axis]
         positions = _along(starts, axis, op.rank) + taps % box * step
         flat, taps, after = flat + positions * after, taps // box, after * pooled[axis]
-    return np.where(kept == NOWHERE, -1, flat).reshape(offsets.shape)
+    return np.where(kept == NOWHERE, -1, flat).astype(np.int64).reshape(offsets.shape)
 
 
 # -- boxes --
@@ -135,8 +138,10 @@ def _check_box(op: Pooling, shape: Shape) -> None:
     """That a byte tells the taps of a window apart, and that results fit in memory."""
     op.check_indices()
     pooled = shape[len(shape) - op.rank :]
-    for results in (op.out_shape(shape), _lengths(op, pooled)):  # an empty batch has boxes too
-        dispatch.check_fits(results, np.dtype(np.int64))
+    # Indices, and positions on each axis, of all outputs; an empty batch has boxes too.
+    outputs, lengths = prod(op.out_shape(shape)), _lengths(op, pooled)
+    needed = 8 * (4 + 2 * op.rank) * outputs + 24 * sum(lengths)
+    check_room(f"{op!r}: the offsets of {outputs} outputs of x of shape {shape}", needed)
     taps = prod(box for *_, box in _boxes(op, pooled))
     if taps > NOWHERE:
         raise ValueError(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import Any
 
-from lunette.arguments import choice, flag, size
+from lunette.arguments import choice, flag, shown, size
 from lunette.records import checked
 
 __all__ = ["Max", "Mean", "Reduction", "SmoothMax"]
@@ -33,7 +33,7 @@ class Max(Reduction):
     ties: str = "first"
 
     def __post_init__(self) -> None:
-        choice(self.ties, "ties", TIES)
+        object.__setattr__(self, "ties", choice(self.ties, "ties", TIES))
 
 
 @checked
@@ -67,11 +67,13 @@ class SmoothMax(Reduction):
 def _beta(value: Any) -> float:
     """A finite non-zero real, as a float."""
     if isinstance(value, bool) or not isinstance(value, Real):
-        raise TypeError(f"beta={value!r}: expected a real number, got {type(value).__name__}")
+        raise TypeError(f"beta={shown(value)}: expected a real number, got {type(value).__name__}")
     try:
         number = float(value)
     except OverflowError:
         number = math.inf
+    except Exception as error:  # a foreign __float__ may raise anything
+        raise TypeError(f"beta={shown(value)}: expected a real number") from error
     if not math.isfinite(number) or number == 0:
-        raise ValueError(f"beta={value!r}: expected a finite number other than zero")
+        raise ValueError(f"beta={shown(value)}: expected a finite number other than zero")
     return number

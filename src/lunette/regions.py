@@ -6,14 +6,15 @@ tables for kernels are in int64 where that is safe. A position outside the input
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from math import gcd
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from lunette.arguments import flag, size
+from lunette.arguments import choice, flag, listed, shown, size
 from lunette.records import checked
 
 __all__ = [
@@ -30,6 +31,9 @@ __all__ = [
 
 SAFE = 1 << 60
 """Positions below which int64 arithmetic on a table cannot overflow."""
+
+MANY = 1 << 12
+"""Bins to a position from which those within one are told apart from the others."""
 
 
 class Window(NamedTuple):
@@ -73,7 +77,21 @@ class Region:
 
         For kernels: the same windows as `window`, made at once where the axis is long.
         """
-        return np.array([self.window(n, i) for i in range(first, last)], np.int64).reshape(-1, 4)
+        window, others = self.common(n, first, last)
+        rows = np.empty((last - first, 4), np.int64)
+        if window is not None:
+            rows[:] = window
+        for i in others:
+            rows[i - first] = self.window(n, i)
+        return rows
+
+    def common(self, n: int, first: int, last: int) -> tuple[Window | None, Iterable[int]]:
+        """The window of most outputs `first ≤ i < last`, where they are alike; and the outputs that have another."""
+        return None, range(first, last)
+
+    def runs(self, n: int) -> Iterator[tuple[int, int, bool]]:
+        """All outputs as ranges, and whether those of a range have one and the same window."""
+        yield 0, self.out_length(n), False
 
     def boxes(self, n: int) -> tuple[np.ndarray[Any, Any], int, int]:
         """Where tap 0 of each window is, on padding or not; what is between taps; taps of the longest."""
@@ -194,11 +212,34 @@ class Sliding(Region):
         rows[:, 3] = np.minimum(self.kernel, (n + after - 1 - origin) // step + 1)
         return rows
 
+    def common(self, n: int, first: int, last: int) -> tuple[Window | None, Iterable[int]]:
+        reading, cut = self._reaching(n, 0, n), max(first, self._uncounted(n))
+        others = range(max(first, reading.start), min(last, reading.stop, cut))
+        return Window(0, 0, self.dilation, self.kernel), chain(others, range(cut, last))
+
+    def runs(self, n: int) -> Iterator[tuple[int, int, bool]]:
+        outputs, before, reading = self.out_length(n), self.margins(n)[0], self._reaching(n, 0, n)
+        cut = min(outputs, self._uncounted(n))
+        ends = [reading.start, reading.stop, cut, outputs]
+        if self.dilation == 1:  # windows that hold the whole axis
+            ends[1:1] = [-((self.extent - n - before) // self._stride), before // self._stride + 1]
+        done = 0
+        for number, end in enumerate(ends):
+            stop = min(max(end, done), cut if number < len(ends) - 1 else outputs)
+            yield done, stop, number in ((0, 2, 4) if self.dilation == 1 else (0, 2))
+            done = stop
+
+    def _uncounted(self, n: int) -> int:
+        """The first output whose last cell is past the padding and does not count."""
+        before, after = self.margins(n)
+        return max(0, (n + before + after - self.extent) // self._stride + 1)
+
     def boxes(self, n: int) -> tuple[np.ndarray[Any, Any], int, int]:
-        if self.far:
-            raise ValueError(f"{self!r}: numbers past 2⁶⁰ do not count taps; use indices")
-        starts = np.arange(self.out_length(n)) * self._stride - self.margins(n)[0]
-        return starts, self.dilation, self.kernel
+        before, _ = self.margins(n)
+        outputs = np.arange(self.out_length(n))
+        if max(before, len(outputs) * self._stride, self.extent) > SAFE:
+            outputs = outputs.astype(object)  # Python's integers
+        return outputs * self._stride - before, self.dilation, self.kernel
 
     def whole(self, n: int, first: int, last: int) -> tuple[int, int]:
         """Those of outputs `first ≤ i < last` whose windows lie in the axis, as a range."""
@@ -209,7 +250,12 @@ class Sliding(Region):
 
     def slab(self, n: int, first: int, last: int) -> tuple[int, int]:
         # Whole windows follow each other, so of those the first and the last decide.
+        # Those that read no cell do not count, and of neighbours without gaps the ends decide too.
         begin, end = self.whole(n, first, last)
+        reading = self._reaching(n, 0, n)
+        first, last = max(first, reading.start), min(last, reading.stop)
+        if self.dilation == 1 and first < last:
+            return self._hull(n, (first, last - 1))
         if begin == end:
             return self._hull(n, range(first, last))
         return self._hull(n, (*range(first, begin), begin, end - 1, *range(end, last)))
@@ -272,6 +318,18 @@ class Adaptive(Region):
         i = np.arange(first, last, dtype=np.int64)
         start, stop = i * n // self.output_size, -(-(i + 1) * n // self.output_size)
         return np.stack([start, stop, np.ones_like(i), stop - start], axis=1)
+
+    def runs(self, n: int) -> Iterator[tuple[int, int, bool]]:
+        m, done = self.output_size, 0
+        if m < MANY * n:
+            yield 0, m, False
+            return
+        for p in range(n):  # the bins within one position
+            begin, end = -(-p * m // n), (p + 1) * m // n
+            yield done, begin, False
+            yield begin, end, True
+            done = end
+        yield done, m, False
 
     def slab(self, n: int, first: int, last: int) -> tuple[int, int]:
         if first >= last:
@@ -352,6 +410,13 @@ class Part(Region):
         rows[rows[:, 0] != rows[:, 1], :2] -= self.slab_range[0]
         return rows
 
+    def common(self, n: int, first: int, last: int) -> tuple[Window | None, Iterable[int]]:
+        begin = self.outputs[0]
+        window, others = self.region.common(self.length, begin + first, begin + last)
+        if window is not None and window.real:
+            return None, range(first, last)
+        return window, (i - begin for i in others)
+
     def boxes(self, n: int) -> tuple[np.ndarray[Any, Any], int, int]:
         starts, step, taps = self.region.boxes(self.length)
         return starts[slice(*self.outputs)] - self.slab_range[0], step, taps
@@ -359,9 +424,10 @@ class Part(Region):
     def readers(self, n: int, lo: int, hi: int) -> Sequence[int]:
         offset, (first, last) = self.slab_range[0], self.outputs
         whole = self.region.readers(self.length, max(lo, 0) + offset, min(hi, n) + offset)
-        if isinstance(whole, range) and whole.step == 1:  # without a list: it may be long
-            begin, end = max(whole.start, first), min(whole.stop, last)
-            return range(begin - first, max(begin, end) - first)
+        if isinstance(whole, range):
+            begin, step = whole.start, whole.step
+            begin += max(0, -((begin - first) // step)) * step
+            return range(begin - first, max(begin, min(whole.stop, last)) - first, step)
         return [i - first for i in whole if first <= i < last]
 
 
@@ -408,14 +474,11 @@ def _range(value: Any, name: str) -> tuple[int, int]:
 
 def _padding(value: Any) -> tuple[int, int] | Literal["same"]:
     if isinstance(value, str):
-        if value == "same":
-            return "same"
-        if value == "valid":
-            return (0, 0)
-        raise ValueError(f"padding={value!r}: expected an integer, a pair, 'valid' or 'same'")
+        return "same" if choice(value, "padding", ("valid", "same")) == "same" else (0, 0)
     if isinstance(value, (tuple, list)):
-        if len(value) != 2:
-            raise ValueError(f"padding={value!r}: expected one (before, after) pair per axis")
-        return size(value[0], "padding", 0), size(value[1], "padding", 0)
+        pair = listed(value)
+        if len(pair) != 2:
+            raise ValueError(f"padding={shown(pair)}: expected one (before, after) pair per axis")
+        return size(pair[0], "padding", 0), size(pair[1], "padding", 0)
     both = size(value, "padding", 0)
     return both, both

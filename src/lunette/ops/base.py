@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from lunette import records
-from lunette.arguments import choice, size, sizes, tuple_of_sizes
+from lunette.arguments import choice, listed, shown, size, sizes, tuple_of_sizes
 from lunette.regions import Sliding
 
 __all__ = [
@@ -33,7 +33,7 @@ def is_float(dtype: np.dtype[Any]) -> bool:
     return dtype.name in ("float16", "bfloat16", "float32", "float64")
 
 
-def kind_of(dtype: np.dtype[Any], name: str = "") -> str:
+def kind_of(dtype: np.dtype[Any], name: str = "an operand") -> str:
     """`float`, `integer` (bools too) or `object`; any other dtype is a TypeError."""
     if is_float(dtype):
         return "float"
@@ -42,7 +42,7 @@ def kind_of(dtype: np.dtype[Any], name: str = "") -> str:
     if dtype.kind == "O":
         return "object"
     raise TypeError(
-        f"{name and f'{name} has '}dtype {dtype}: expected float16, bfloat16, float32, float64, an integer type, bool, "
+        f"{name} has dtype {dtype}: expected float16, bfloat16, float32, float64, an integer type, bool, "
         "or an object array of exact numbers"
     )
 
@@ -232,19 +232,23 @@ def paddings(value: Any, ndim: int) -> tuple[tuple[int, int], ...] | str:
             return "same"
         return ((0, 0),) * ndim
     if isinstance(value, (tuple, list)):
-        if len(value) != ndim:
+        items = listed(value)
+        if len(items) != ndim:
             raise ValueError(
-                f"padding={value!r}: expected an integer, {ndim} of them, or {ndim} "
-                f"(before, after) pairs, one per axis; got {len(value)}"
+                f"padding={shown(items)}: expected an integer, {ndim} of them, or {ndim} "
+                f"(before, after) pairs, one per axis; got {len(items)}"
             )
-        return tuple(_pair(v, axis) for axis, v in enumerate(value))
+        return tuple(_pair(v, axis) for axis, v in enumerate(items))
     return ((size(value, "padding", 0),) * 2,) * ndim
 
 
 def _pair(value: Any, axis: int) -> tuple[int, int]:
     if isinstance(value, (tuple, list)):
-        if len(value) != 2:
-            raise ValueError(f"padding={value!r} on axis {axis}: expected a (before, after) pair")
-        return size(value[0], "padding", 0, axis), size(value[1], "padding", 0, axis)
+        pair = listed(value)
+        if len(pair) != 2:
+            raise ValueError(
+                f"padding={shown(pair)} on axis {axis}: expected a (before, after) pair"
+            )
+        return size(pair[0], "padding", 0, axis), size(pair[1], "padding", 0, axis)
     both = size(value, "padding", 0, axis)
     return both, both

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from lunette.arguments import shape_tuple, size, sizes
+from lunette.arguments import shape_tuple, size, sizes, tuple_of_sizes
 from lunette.ops.base import Op, Shape, kind_of, shortest, shortest_padding, sliding
 from lunette.regions import Sliding, transposed_length
 
@@ -32,9 +32,10 @@ class Convolution(Op):
     operand_names = ("x", "weight", "bias")
 
     def _set_regions(self) -> None:
+        kernel = tuple_of_sizes(self.kernel, "kernel")
         values = sliding(
-            self.kernel,
-            sizes(self.stride, _axes(self.kernel), "stride", 1),
+            kernel,
+            sizes(self.stride, len(kernel), "stride", 1),
             self.padding,
             self.dilation,
         )
@@ -77,7 +78,7 @@ class Convolution(Op):
         """The one dtype of all operands: a float type, or objects."""
         self._check_count(len(dtypes))
         for name, dtype in zip(self.operand_names, dtypes, strict=False):
-            if kind_of(dtype) == "integer":
+            if kind_of(dtype, name) == "integer":
                 raise TypeError(
                     f"{name} has dtype {dtype}: a convolution of integers may overflow; convert to a "
                     "float type, or to an object array for exact numbers"
@@ -178,7 +179,7 @@ class ConvTranspose(Convolution):
     transposed = True
 
     def __post_init__(self) -> None:
-        if isinstance(self.padding, str) and self.padding == "same":
+        if isinstance(self.padding, str) and str.__str__(self.padding) == "same":
             raise ValueError(
                 "padding='same': a transposed convolution has none; give the padding in numbers"
             )
@@ -211,7 +212,3 @@ class ConvTranspose(Convolution):
             ("dilation", shortest(self.dilation), 1),  # type: ignore[arg-type]
             ("groups", self.groups, 1),
         ]
-
-
-def _axes(kernel: Any) -> int:
-    return len(kernel) if isinstance(kernel, (tuple, list)) else 1

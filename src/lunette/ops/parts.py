@@ -20,7 +20,7 @@ __all__ = ["Axis", "image_axis", "part_op", "window_axis", "with_zeros"]
 class Axis(NamedTuple):
     """One axis of a part: the slab it reads, and the part's own padding.
 
-    With `zeros`, the part reads padding alone: the slab is so many zeros.
+    With `zeros`, the part reads padding alone: the slab is so many zeros, and the rest is padding again.
     """
 
     slab: tuple[int, int]
@@ -37,7 +37,7 @@ def window_axis(region: Sliding, n: int, first: int, last: int) -> Axis:
     end = (last - 1) * stride - before + region.extent
     lo, hi = max(origin, 0), min(end, n)
     if lo >= hi:
-        return Axis((0, 0), (0, 0), end - origin, 0)
+        return Axis((0, 0), (0, end - origin - 1), 1, 0)
     return Axis((lo, hi), (lo - origin, end - hi), 0, 0)
 
 

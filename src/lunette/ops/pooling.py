@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from lunette.arguments import flag, shape_tuple, size, tuple_of_sizes
+from lunette.arguments import AXES, flag, listed, shape_tuple, shown, size, tuple_of_sizes
 from lunette.ops.base import Op, Shape, kind_of, shortest, shortest_padding, sliding
 from lunette.reductions import Max, Mean, Reduction, SmoothMax
 from lunette.regions import Adaptive, Global, Region
@@ -94,11 +94,22 @@ class Pool(Pooling):
     keepdims: bool = True
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "regions", tuple(self.regions))
-        if not self.regions or not all(isinstance(r, Region) for r in self.regions):
-            raise TypeError(f"regions={self.regions!r}: expected a tuple of regions, one per axis")
-        if not isinstance(self.reduction, Reduction):
-            raise TypeError(f"reduction={self.reduction!r}: expected Max, Mean or SmoothMax")
+        if not isinstance(self.regions, (tuple, list)):
+            raise TypeError(
+                f"regions={shown(self.regions)}: expected a tuple of regions, one per axis"
+            )
+        regions = tuple(listed(self.regions))
+        object.__setattr__(self, "regions", regions)
+        known = all(isinstance(r, Region) and type(r) is not Region for r in regions)
+        if not regions or not known:
+            raise TypeError(f"regions={shown(regions)}: expected a tuple of regions, one per axis")
+        if len(regions) > AXES:
+            raise ValueError(
+                f"regions={shown(regions)}: expected at most {AXES}, for arrays have at most "
+                f"{AXES} axes; got {len(regions)}"
+            )
+        if not isinstance(self.reduction, (Max, Mean, SmoothMax)):
+            raise TypeError(f"reduction={shown(self.reduction)}: expected Max, Mean or SmoothMax")
         flag(self.keepdims, "keepdims")
         if not self.keepdims and any(not isinstance(r, Global) for r in self.regions):
             raise ValueError("keepdims=False: only global regions have axes that may be dropped")
@@ -159,7 +170,9 @@ class MaxPool(_SlidingPool):
     ties: str = "first"
 
     def __post_init__(self) -> None:
-        self._set_regions(Max(self.ties))
+        reduction = Max(self.ties)
+        object.__setattr__(self, "ties", reduction.ties)
+        self._set_regions(reduction)
 
     def _own_arguments(self) -> list[tuple[str, Any, Any]]:
         return [("ties", self.ties, "first")]
@@ -178,7 +191,9 @@ class AvgPool(_SlidingPool):
     divisor_override: int | None = None
 
     def __post_init__(self) -> None:
-        self._set_regions(Mean(self.count_include_pad, self.divisor_override))
+        reduction = Mean(self.count_include_pad, self.divisor_override)
+        object.__setattr__(self, "divisor_override", reduction.divisor_override)
+        self._set_regions(reduction)
 
     def _own_arguments(self) -> list[tuple[str, Any, Any]]:
         return [
@@ -245,7 +260,9 @@ class AdaptiveMaxPool(_AdaptivePool):
     ties: str = "first"
 
     def __post_init__(self) -> None:
-        self._set_regions(Max(self.ties))
+        reduction = Max(self.ties)
+        object.__setattr__(self, "ties", reduction.ties)
+        self._set_regions(reduction)
 
     def _arguments(self) -> list[tuple[str, Any, Any]]:
         return [("output_size", self.output_size, None), ("ties", self.ties, "first")]
@@ -258,8 +275,8 @@ class _GlobalPool(Pooling):
 
     def _set_regions(self, reduction: Reduction) -> None:
         ndim = size(self.ndim, "ndim", 1)
-        if ndim > 64:
-            raise ValueError(f"ndim={ndim}: NumPy arrays have at most 64 axes")
+        if ndim > AXES:
+            raise ValueError(f"ndim={ndim}: expected at most {AXES}; arrays have at most 64 axes")
         flag(self.keepdims, "keepdims")
         object.__setattr__(self, "ndim", ndim)
         object.__setattr__(self, "regions", (Global(),) * ndim)
@@ -290,7 +307,9 @@ class GlobalMaxPool(_GlobalPool):
     ties: str = "all"
 
     def __post_init__(self) -> None:
-        self._set_regions(Max(self.ties))
+        reduction = Max(self.ties)
+        object.__setattr__(self, "ties", reduction.ties)
+        self._set_regions(reduction)
 
     def _arguments(self) -> list[tuple[str, Any, Any]]:
         return [

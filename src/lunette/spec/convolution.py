@@ -2,7 +2,8 @@
 
 A convolution reads the image and gives the windows; its transpose reads the windows and gives the
 image; the gradient of the weights reads both. So every verb is one of three sums over one walk.
-Padding is zeros around the image: they are multiplied, and nothing is sent to them. Sums start
+Padding is zeros around the image: they are multiplied, and nothing is sent to them. A product with such a
+zero is left out where it is zero; where it is not, as of an infinity, it comes after the others. Sums start
 from zero and fold left to right in the order of the walk, and the bias is added last: that order
 is the meaning. Gradients of weights and bias are sums over all positions: they fold so within each
 box of `lunette.boxes`, and boxes are added in its tree. Half types are computed in float32 and
@@ -13,18 +14,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import product
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from lunette.boxes import Box, Range, add_up, boxes, of_grad, of_windows
+from lunette.memory import check_room
 from lunette.ops.convolution import Convolution
+from lunette.regions import Sliding
 from lunette.spec.scalars import filled, lift_all, lower, of_array
 
 __all__ = ["forward", "jvp", "vjp"]
 
 Array = np.ndarray[Any, Any]
 Index = tuple[int, ...]
+
+BYTES = 40
+"""Of a number in the specification's arrays: an object and its place."""
 
 
 # -- the verbs --
@@ -95,23 +102,31 @@ def _over_boxes(
 
 def add_windows(op: Convolution, windows: Array, image: Array, weight: Array) -> None:
     """Add to each window the sum of weight × cell; the walk within it: channels, then the kernel."""
-    zero = _zero((image, weight))
     for window, cell, tap in walk(op, windows.shape, image.shape, weight.shape):
-        windows[window] = windows[window] + weight[tap] * (zero if cell is None else image[cell])
+        windows[window] = windows[window] + weight[tap] * image[cell]
+    products = _not_zero(weight, _zero((image, weight)))
+    for window in np.ndindex(windows.shape if products else (0,)):
+        for tap, value in products.items():
+            if tap[0] == window[-op.rank - 1] and _on_padding(op, window, tap, image.shape):
+                windows[window] = windows[window] + value
 
 
 def add_image(op: Convolution, image: Array, windows: Array, weight: Array) -> None:
     """Add to each cell what the windows that read it send; the walk: those windows, in order."""
     for window, cell, tap in walk(op, windows.shape, image.shape, weight.shape):
-        if cell is not None:
-            image[cell] = image[cell] + weight[tap] * windows[window]
+        image[cell] = image[cell] + weight[tap] * windows[window]
 
 
 def add_weight(op: Convolution, weight: Array, image: Array, windows: Array, box: Box) -> None:
     """Add to each weight the sum of window × cell over the windows of a box, in order."""
-    zero = _zero((image, windows))
     for window, cell, tap in walk(op, windows.shape, image.shape, weight.shape, box):
-        weight[tap] = weight[tap] + windows[window] * (zero if cell is None else image[cell])
+        weight[tap] = weight[tap] + windows[window] * image[cell]
+    products = _not_zero(windows, _zero((image, windows)))
+    for window, value in products.items():
+        if all(first <= i < last for i, (first, last) in zip(window, box, strict=True)):
+            for tap in product([window[-op.rank - 1]], *map(range, weight.shape[1:])):
+                if _on_padding(op, window, tap, image.shape):
+                    weight[tap] = weight[tap] + value
 
 
 def add_channels(op: Convolution, bias: Array, grad: Array, box: Box) -> None:
@@ -123,10 +138,10 @@ def add_channels(op: Convolution, bias: Array, grad: Array, box: Box) -> None:
 
 def walk(
     op: Convolution, windows: Index, image: Index, weight: Index, box: Box | None = None
-) -> Iterator[tuple[Index, Index | None, Index]]:
+) -> Iterator[tuple[Index, Index, Index]]:
     """(window, cell, tap): every window in row-major order, every weight of it in row-major order.
 
-    Each is an index into the array of that shape; the cell of a tap on padding is None. With a
+    Each is an index into the array of that shape; taps on padding have no cell and are passed over. With a
     `box`, the windows in it.
     """
     rank, per_group = op.rank, weight[0] // op.groups
@@ -138,10 +153,9 @@ def walk(
             for region, n, i in zip(op.regions, image[-rank:], place, strict=True)
         ]
         for c in range(weight[1]):
-            for taps in product(*map(enumerate, axes)):
+            for taps in product(*axes):
                 tap = (channel, c, *(j for j, _ in taps))
-                cell: tuple[Any, ...] = (*batch, first + c, *(p for _, p in taps))
-                yield window, None if None in cell else cell, tap
+                yield window, (*batch, first + c, *(p for _, p in taps)), tap
 
 
 def _indices(box: Box) -> Iterable[Index]:
@@ -149,11 +163,38 @@ def _indices(box: Box) -> Iterable[Index]:
     return product(*(range(first, last) for first, last in box))
 
 
-def _cells(region: Any, n: int, i: int) -> list[int | None]:
-    """The position that each cell of window `i` reads on an axis of length `n`; None on padding."""
+def _cells(region: Sliding, n: int, i: int) -> list[tuple[int, int]]:
+    """(tap, position) of each cell of window `i` on an axis of length `n`, without those on padding."""
+    window = region.window(n, i)
+    skipped = (window.start - _position(region, n, i, 0)) // region.dilation
+    return list(enumerate(window.positions, skipped))
+
+
+def _position(region: Sliding, n: int, i: int, j: int) -> int:
+    """Where tap `j` of window `i` falls on an axis of length `n`, or outside of it."""
     before, _ = region.margins(n)
-    positions = (i * region.stride - before + j * region.dilation for j in range(region.kernel))
-    return [p if 0 <= p < n else None for p in positions]
+    return i * (region.stride or 1) - before + j * region.dilation
+
+
+def _on_padding(op: Convolution, window: Index, tap: Index, image: Index) -> bool:
+    """Whether a tap of a window falls outside an image of this shape."""
+    axes = zip(op.regions, image[-op.rank :], window[-op.rank :], tap[2:], strict=True)
+    return any(not 0 <= _position(region, n, i, j) < n for region, n, i, j in axes)
+
+
+def _not_zero(numbers: Array, zero: Any) -> dict[Index, Any]:
+    """What numbers times zero are, by their indices, where that is not zero: of an infinity or a NaN."""
+    if numbers.dtype.kind == "f":
+        places = [tuple(map(int, place)) for place in np.argwhere(~np.isfinite(numbers))]
+    else:
+        places = list(np.ndindex(numbers.shape))
+    products = {place: numbers[place] * zero for place in places}
+    return {place: value for place, value in products.items() if not _equals(value, zero)}
+
+
+def _equals(value: Any, zero: Any) -> bool:
+    """Whether a product is zero and nothing else; enclosures that only may be are not."""
+    return bool(value == zero)
 
 
 # -- numbers --
@@ -188,4 +229,5 @@ def _zero(operands: tuple[Array, ...]) -> Any:
 
 
 def _zeros(shape: Index, operands: tuple[Array, ...]) -> Array:
+    check_room(f"the result of shape {shape} in the specification", BYTES * prod(shape))
     return filled(shape, _zero(operands))

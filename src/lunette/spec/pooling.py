@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from lunette.memory import check_room
 from lunette.ops.pooling import Pooling
 from lunette.positions import unravel
 from lunette.reductions import Max, Mean, Reduction, SmoothMax
@@ -24,6 +25,9 @@ __all__ = ["forward", "forward_with_indices", "jvp", "unpool", "vjp"]
 
 Array = np.ndarray[Any, Any]
 Index = tuple[int, ...]
+
+BYTES = 48
+"""Of a number in the specification's arrays: an object, its place, and that of its window."""
 
 
 class Cells(NamedTuple):
@@ -55,6 +59,7 @@ def forward_with_indices(op: Pooling, operands: tuple[Array, ...]) -> tuple[Arra
     """The value of every window, and its first winner's flat position in the pooled axes, or −1."""
     (x,) = operands
     numbers, scalars = lift(x), of_array(x)
+    _check_room(_keepdims_shape(op, x))
     indices = np.full(_keepdims_shape(op, x), -1, np.int64)
     pooled = x.shape[x.ndim - op.rank :]
     for place, _, cells in _windows(op, numbers):
@@ -84,6 +89,7 @@ def vjp(op: Pooling, operands: tuple[Array, ...], grad: Array) -> tuple[Array, .
     (x,) = operands
     numbers, grad = lift_all({"x": x, "gradient": grad})
     scalars, grad = of_array(numbers), grad.reshape(_keepdims_shape(op, x))
+    _check_room(x.shape)
     out = filled(x.shape, scalars.from_int(0))
     with np.errstate(all="ignore"):
         for place, batch, cells in _windows(op, numbers):
@@ -233,7 +239,13 @@ def _keepdims_shape(op: Pooling, x: Array) -> Index:
 
 
 def _out(op: Pooling, x: Array) -> Array:
-    return np.empty(_keepdims_shape(op, x), object)
+    shape = _keepdims_shape(op, x)
+    _check_room(shape)
+    return np.empty(shape, object)
+
+
+def _check_room(shape: Index) -> None:
+    check_room(f"the result of shape {shape} in the specification", BYTES * math.prod(shape))
 
 
 def _finish(op: Pooling, x: Array, out: Array) -> Array:

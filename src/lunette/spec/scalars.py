@@ -305,4 +305,7 @@ def filled(shape: tuple[int, ...], value: Any, dtype: Any = object) -> Array:
 
 def lower(values: Array, dtype: np.dtype[Any]) -> Array:
     """Computed elements as an array of the result's dtype: the one rounding of the half types."""
-    return values if dtype.kind == "O" else values.astype(dtype)
+    if dtype.kind == "O":
+        return values
+    with np.errstate(all="ignore"):  # a number too large for a half type is infinite
+        return values.astype(dtype)

@@ -8,12 +8,14 @@ derivatives, batching and tracing are torch's too.
 from __future__ import annotations
 
 from itertools import product
+from math import prod
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from lunette.memory import check_room
 from lunette.ops.convolution import Convolution
 from lunette.torch.memory import dtype_of
 
@@ -63,9 +65,25 @@ def check(op: Convolution, operands: tuple[Tensor, ...]) -> None:
     """Refuse what the op cannot take; symbols in a shape are left to torch."""
     shapes = tuple(tuple(t.shape) for t in operands)
     if all(type(n) is int for shape in shapes for n in shape):
-        op.out_shape(*shapes)
+        out = op.out_shape(*shapes)
+        if operands[0].device.type == "cpu" and not torch.compiler.is_compiling():
+            _check_memory(op, shapes, out, operands[0].element_size())
     if not torch.is_autocast_enabled(operands[0].device.type):
         op.result_dtype(*(dtype_of(t.dtype) for t in operands))
+
+
+def _check_memory(op: Any, shapes: Any, out: tuple[int, ...], size: int) -> None:
+    """Refuse a result, or an image with its padding, that does not fit into memory or into torch's integers."""
+    image = out if op.transposed else shapes[0]
+    margins = [r.margins(n) for r, n in zip(op.regions, image[-op.rank :], strict=True)]
+    padded = prod(n + sum(pair) for n, pair in zip(image[-op.rank :], margins, strict=True))
+    padded *= prod(image[: -op.rank])
+    what = f"{op!r} of x of shape {shapes[0]}: the result of shape {out}"
+    check_room(what, prod(out) * size, padded * size if padded else 0)
+    for name in ("stride", "dilation"):
+        for axis, n in enumerate(getattr(op, name)):
+            if n >= 1 << 62:
+                raise ValueError(f"{name}={n} on axis {axis}: expected less than 2**62 for tensors")
 
 
 # -- one image axis after the batch: (batch, channels, *spatial) --

@@ -15,13 +15,8 @@ from typing import Any
 import numpy as np
 
 from lunette.boxes import NUMBERS
-from lunette.kernels.cpu.convolving.correlation import (
-    FORMS,
-    SCRATCH,
-    Array,
-    image_sums,
-    window_sums,
-)
+from lunette.kernels.cpu.convolving.arrays import FORMS, Array
+from lunette.kernels.cpu.convolving.correlation import SCRATCH, image_sums, window_sums
 from lunette.kernels.cpu.convolving.position_sums import bias_gradient, weight_gradient, widened
 from lunette.kernels.cpu.running.results import new_array
 from lunette.ops.base import is_float
@@ -68,7 +63,7 @@ def _sum(op: Convolution, operands: tuple[Array, ...], tangents: tuple[Array, ..
             sources, bias = [(widened(tangents[0][part]), constants[0]), (x, moves[0])], moves[1:]
         _value(op, sources, bias, wide)
         if wide is not result:
-            result[...] = wide
+            _narrow(wide, result)
     return out
 
 
@@ -92,7 +87,8 @@ def vjp_of(
         found[1] = weight_gradient(op, image, windows, weight.shape, weight.dtype)
     if len(operands) == 3 and needs[2]:
         found[2] = bias_gradient(op, gy, weight.dtype)
-    return tuple(None if g is None else g.astype(grad.dtype, copy=False) for g in found)
+    with np.errstate(all="ignore"):
+        return tuple(None if g is None else g.astype(grad.dtype, copy=False) for g in found)
 
 
 def _image_gradient(op: Convolution, x: Array, weight: Array, grad: Array, dtype: Any) -> Array:
@@ -103,8 +99,14 @@ def _image_gradient(op: Convolution, x: Array, weight: Array, grad: Array, dtype
         wide = result if gx.dtype in FORMS else np.empty(result.shape, gy.dtype)
         (window_sums if op.transposed else image_sums)(op, [(gy, weight)], [], wide)
         if wide is not result:
-            result[...] = wide
+            _narrow(wide, result)
     return gx
+
+
+def _narrow(wide: Array, result: Array) -> None:
+    """Round to a half type, in which a large number is infinite: no reason to warn."""
+    with np.errstate(all="ignore"):
+        result[...] = wide
 
 
 def _parts(op: Convolution, x: Array, y: Array) -> list[Any]:

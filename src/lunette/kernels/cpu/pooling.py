@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import count
 from typing import Any
 
 import numpy as np
 
 from lunette.kernels.cpu.choice.gradients import gather_call, gradient_call
-from lunette.kernels.cpu.choice.pairs import by_pairs
+from lunette.kernels.cpu.choice.pairs import by_pairs, is_huge
 from lunette.kernels.cpu.choice.smooth import lanes_of
 from lunette.kernels.cpu.choice.values import forward_call
 from lunette.kernels.cpu.choice.winners import (
@@ -17,12 +18,14 @@ from lunette.kernels.cpu.choice.winners import (
     tangent_call,
 )
 from lunette.kernels.cpu.plans.lane_plan import lane_plan
-from lunette.kernels.cpu.rearranging.long_axes import LONG, long_axis
+from lunette.kernels.cpu.rearranging.long_axes import LONG, LongAxis, long_axis, long_outputs
 from lunette.kernels.cpu.rearranging.small_items import SmallItems, ties_count
 from lunette.kernels.cpu.rearranging.turning import ChannelsLast, channels_last
 from lunette.kernels.cpu.running.calls import Call
+from lunette.kernels.cpu.running.results import new_array
+from lunette.kernels.cpu.smooth import huge_windows
 from lunette.ops.base import is_float
-from lunette.ops.pooling import Pooling
+from lunette.ops.pooling import Pool, Pooling
 from lunette.positions import unravel
 from lunette.reductions import Max, Mean, SmoothMax
 
@@ -39,6 +42,9 @@ __all__ = [
 
 Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]
+
+PARTS_KEPT = 8
+"""Parts of an axis of very many outputs whose tables are kept: some megabytes each."""
 
 
 def refuses(op: Pooling, verb: str, shapes: Any, dtypes: Any) -> str | None:
@@ -58,6 +64,8 @@ def forward(op: Pooling, operands: tuple[Array, ...]) -> Array:
     x = _readable(operands[0])
     if not x.size:
         return _nothing(op, x)
+    if isinstance(op.reduction, SmoothMax) and is_huge(op, x.shape, "values"):
+        return _whole_axes(op, huge_windows.values, op.out_shape(x.shape), x)
     if max(x.shape) > LONG and (long := long_axis(op, x.shape)):
         return long.forward(lambda part, slab: forward(part, (slab,)), x)
     if isinstance(op.reduction, SmoothMax) and (last := _turning(op, x, x, "values")):
@@ -88,6 +96,8 @@ def jvp(op: Pooling, operands: tuple[Array, ...], tangents: tuple[Array, ...]) -
     x, dx = _readable(operands[0]), _readable(tangents[0])
     if not x.size:
         return _nothing(op, x)
+    if isinstance(op.reduction, SmoothMax) and is_huge(op, x.shape, "tangents"):
+        return _whole_axes(op, huge_windows.tangents, op.out_shape(x.shape), x, dx)
     if max(x.shape) > LONG and (long := long_axis(op, x.shape)):
         return long.forward(lambda part, x, dx: jvp(part, (x,), (dx,)), x, dx)
     if last := _turning(op, x, dx, "tangents"):
@@ -102,6 +112,8 @@ def vjp(op: Pooling, operands: tuple[Array, ...], grad: Array) -> tuple[Array, .
     x, gy = _readable(operands[0]), _readable(grad)
     if not x.size:
         return (np.empty_like(x),)
+    if isinstance(op.reduction, SmoothMax) and is_huge(op, x.shape, "gradients"):
+        return (_whole_axes(op, huge_windows.gradients, x.shape, x, gy),)
     if max(x.shape) > LONG and (long := long_axis(op, x.shape)):
         return (long.vjp(lambda part, x, gy: vjp(part, (x,), gy)[0], x, gy),)
     if not op.keepdims:
@@ -175,6 +187,8 @@ def jvp_from_offsets(op: Pooling, offsets: Array, tangent: Array) -> Array | Non
 
 def _values(op: Pooling, x: Array) -> Array:
     call = forward_call(op, x.shape, x.strides, x.dtype)
+    if call is None:
+        return _long(op, x).forward(_forgetting(lambda part, x: forward(part, (x,))), x)
     y = call.new()
     call.run(x, y, y)
     return y
@@ -182,6 +196,9 @@ def _values(op: Pooling, x: Array) -> Array:
 
 def _values_and_indices(op: Pooling, x: Array) -> tuple[Array, Array]:
     call = indices_call(op, x.shape, x.strides, x.dtype)
+    if call is None:
+        verb = _forgetting(lambda part, x: forward_with_indices(part, (x,)))
+        return _long(op, x).forward_with_indices(verb, x)
     y, z = call.new(), call.new(np.dtype(np.int64))
     call.run(x, y, z)
     return y, z
@@ -189,9 +206,44 @@ def _values_and_indices(op: Pooling, x: Array) -> tuple[Array, Array]:
 
 def _tangents(op: Pooling, x: Array, dx: Array) -> Array:
     call = tangent_call(op, x.shape, x.strides, dx.strides, x.dtype)
+    if call is None:
+        return _long(op, x).forward(_forgetting(lambda op, x, dx: jvp(op, (x,), (dx,))), x, dx)
     y = call.new()
     call.run(x, y, dx)
     return y
+
+
+def _whole_axes(op: Pooling, verb: Any, shape: Shape, x: Array, *others: Array) -> Array:
+    """A verb of `huge_windows`; its result has the pooled axes that the op keeps."""
+    result = new_array(shape, op.result_dtype(x.dtype))
+    kept = Pool(op.regions, op.reduction)
+    full = [
+        a if a.ndim == x.ndim else a.reshape(a.shape + (1,) * op.rank) for a in (*others, result)
+    ]
+    with np.errstate(all="ignore"):
+        verb(kept, x, *full)
+    return result
+
+
+def _long(op: Pooling, x: Array) -> LongAxis:
+    """The axis of too many outputs for one call's tables."""
+    found = long_outputs(op, x.shape)
+    assert found is not None
+    return found
+
+
+def _forgetting(verb: Any) -> Any:
+    """A verb of parts that are all different: their tables are large, and are not kept."""
+    numbers = count(1)
+
+    def apply(*arguments: Any) -> Any:
+        result = verb(*arguments)
+        if next(numbers) % PARTS_KEPT == 0:
+            for calls in (forward_call, indices_call, tangent_call):
+                calls.cache_clear()
+        return result
+
+    return apply
 
 
 def _gradients(op: Pooling, x: Array, gy: Array) -> Array:

@@ -23,7 +23,7 @@ from lunette.ops.pooling import Pooling
 from lunette.reductions import SmoothMax
 from lunette.regions import Part, Region, Sliding
 
-__all__ = ["by_pairs", "pairs_call"]
+__all__ = ["by_pairs", "is_huge", "pairs_call"]
 
 Shape = tuple[int, ...]
 
@@ -32,6 +32,9 @@ pairs = Kernels("smooth.pairs")
 
 AGAIN = 16
 """How often the tiles of a gradient go through a cell, at most."""
+
+MUCH = 1 << 11
+"""Visits of a cell from which whole axes at a time are quicker."""
 
 FEW = 4
 """Cells of windows whose tangents are quicker one by one, at most."""
@@ -49,6 +52,28 @@ def by_pairs(op: Pooling, shape: Shape, verb: str) -> bool:
     if prod(longest(*axis) for axis in axes) <= (FEW if verb == "tangents" else SIDE_BY_SIDE):
         return False
     return all(_near(*axis) for axis in axes) and _bounded(axes, verb)
+
+
+@lru_cache(maxsize=1024)
+def is_huge(op: Pooling, shape: Shape, verb: str) -> bool:
+    """Whether windows of a smooth max are so large, and overlap so much, that only whole axes at a time take time in proportion to cells.
+
+    As for `by_pairs`, a part is as the whole.
+    """
+    if not isinstance(op.reduction, SmoothMax) or 0 in shape:
+        return False
+    axes = [*map(_whole, op.regions, shape[len(shape) - op.rank :])]
+    reads = [longest(region, n) for region, n in axes]
+    if max(reads) <= MUCH:
+        return False
+    outputs = [region.out_length(n) for region, n in axes]
+    again = [
+        k * m // (n + m) for k, m, (_, n) in zip(reads, outputs, axes, strict=True)
+    ]  # visits of a cell
+    if by_pairs(op, shape, verb):
+        return max(again) > MUCH
+    cells = prod(n for _, n in axes) + prod(outputs)
+    return prod(reads) * prod(outputs) // cells > MUCH
 
 
 def _bounded(axes: list[tuple[Region, int]], verb: str) -> bool:

@@ -37,6 +37,7 @@ from lunette.kernels.cpu.plans.traits import (
     with_lanes,
 )
 from lunette.kernels.cpu.plans.window_tables import reach
+from lunette.kernels.cpu.rearranging.long_axes import long_outputs
 from lunette.kernels.cpu.rearranging.small_items import Operand, SmallItems, in_parts
 from lunette.kernels.cpu.running.calls import Call, QuickCall, TiledCall
 from lunette.ops.pooling import Pooling
@@ -66,12 +67,14 @@ def forward_call(
     dtype: Any,
     trusting: bool = True,
     as_it_lies: bool = False,
-) -> Call | TiledCall | SmallItems:
-    """The call for values. Where it does not trust its cells, any NaN or infinity is served.
+) -> Call | TiledCall | SmallItems | None:
+    """The call for values; None where there are too many outputs on an axis for one.
 
-    Work on an array `as_it_lies` gives a result whose axes lie as those of the array do: nothing is laid side by side, or
-    said on other axes.
+    Where it does not trust its cells, any NaN or infinity is served. Work on an array `as_it_lies` gives a result whose
+    axes lie as those of the array do: nothing is laid side by side, or said on other axes.
     """
+    if long_outputs(op, shape):
+        return None
     kind, result = kind_of(op.reduction), op.result_dtype(dtype)
     out = kept_shape(op, shape)
     operands = [Operand("r", shape, dtype, strides), Operand("w", out, result)]

@@ -32,6 +32,7 @@ from lunette.kernels.cpu.plans.plan import Plan
 from lunette.kernels.cpu.plans.sizes import BANDS, MARKS, SOME
 from lunette.kernels.cpu.plans.tiling import MOST_CELLS
 from lunette.kernels.cpu.plans.traits import one_window_each, shares_little
+from lunette.kernels.cpu.rearranging.long_axes import long_outputs
 from lunette.kernels.cpu.rearranging.small_items import Operand, SmallItems, in_parts, ties_count
 from lunette.kernels.cpu.running.calls import Call, TiedTangent, TiledCall
 from lunette.ops.base import is_float
@@ -55,8 +56,10 @@ wide = Kernels("maxima.wide")
 @lru_cache(maxsize=1024)
 def indices_call(
     op: Pooling, shape: Shape, strides: Shape, dtype: Any, trusting: bool = True
-) -> Call | TiledCall | SmallItems:
-    """The call for values and the flat positions of their winners."""
+) -> Call | TiledCall | SmallItems | None:
+    """The call for values and the flat positions of their winners; None where an axis has too many outputs."""
+    if long_outputs(op, shape):
+        return None
     out = kept_shape(op, shape)
     places = Operand("w", out, np.dtype(np.int64))
     again = partial(indices_call, op, shape, strides, dtype, False)
@@ -130,8 +133,10 @@ def taken_call(op: Pooling, shape: Shape, strides: Shape, dtype: Any) -> TiledCa
 @lru_cache(maxsize=1024)
 def tangent_call(
     op: Pooling, shape: Shape, strides: Shape, tangent: Shape, dtype: Any, trusting: bool = True
-) -> Call | TiledCall | SmallItems | TiedTangent:
-    """The call for directional derivatives of max and smooth max."""
+) -> Call | TiledCall | SmallItems | TiedTangent | None:
+    """The call for directional derivatives of max and smooth max; None where an axis has too many outputs."""
+    if long_outputs(op, shape):
+        return None
     kind, ties = kind_of(op.reduction), getattr(op.reduction, "ties", "")
     out = kept_shape(op, shape)
     operands = [

@@ -58,6 +58,12 @@ SOURCE, SOURCE_OFFSETS, SOURCE_CHANNEL, SOURCE_STRIDES, PACKED, SOURCE_WIDTH = r
  TURN_GROUPS, TURN_ROWS, TURN_LANES, TURN_TARGET) = range(13)  # fmt: skip
 """Of `transpose`."""
 
+(
+    CELLS, CELL_RANK, CELL_SOURCES, CELL_TERMS, CELL_SUMS, LINES, LINE_HEADS, LINE_COUNTS, A_BASE, A_TERMS, A_STRIDES,
+    B_BASE, B_TERMS, B_STRIDES, CELL_STARTS, CELL_OUT, CELL_OUT_STRIDES,
+) = range(17)  # fmt: skip
+"""Of sums cell by cell: cells of a sum; axes, sources, terms and sums; the lines of the axes; both factors; starts, and results."""
+
 HEAD = 3
 """A run of positions is (first column, length, batch item, index on each axis)."""
 

@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 from functools import cache, lru_cache
-from typing import Any, NamedTuple
+from math import prod
+from typing import Any
 
 import numpy as np
 
 from lunette.kernels.cpu.compiling.library import Kernels
+from lunette.kernels.cpu.convolving.arrays import FORMS, Array, Form, Place, place
 from lunette.kernels.cpu.convolving.blocks import address, room, run
 from lunette.kernels.cpu.convolving.cutting import Plan, plan
-from lunette.kernels.cpu.convolving.geometry import Phase, image_phases, window_phase
+from lunette.kernels.cpu.convolving.geometry import (
+    Phase,
+    fills,
+    image_phases,
+    spans,
+    sparse,
+    window_phase,
+)
 from lunette.kernels.cpu.convolving.sizes import BLOCKS, COLUMNS, POSITIONS, ROWS, VECTOR_BYTES
+from lunette.kernels.cpu.convolving.sparse_sums import fill, sparse_image, sparse_windows
 from lunette.ops.base import Shape
 from lunette.ops.convolution import Convolution
 from lunette.positions import unravel
 
-__all__ = [
-    "FORMS",
-    "SCRATCH",
-    "Array",
-    "Place",
-    "image_sums",
-    "place",
-    "window_sums",
-]
-
-Array = np.ndarray[Any, Any]
+__all__ = ["SCRATCH", "image_sums", "window_sums"]
 
 panels, sliding = Kernels("convolving.panels"), Kernels("convolving.sliding")
 packing = Kernels("convolving.packing")
@@ -35,64 +35,39 @@ SCRATCH = 1 << 23
 """Bytes of packed weights, or of widened half types, at a time."""
 
 
-class Place(NamedTuple):
-    """Where an array's numbers are: strides in elements; offsets of the batch items, and their address."""
-
-    array: Array
-    address: int
-    offsets: Array
-    offsets_at: int
-    channel: int
-    strides: tuple[int, ...]
-
-
-def place(array: Array, rank: int) -> Place:
-    """Where an array lies; one whose strides are no whole elements is copied."""
-    size = array.itemsize
-    if not array.flags.aligned or any(stride % size for stride in array.strides):
-        array = np.ascontiguousarray(array)
-    offsets, offsets_at, strides = _layout(array.shape, array.strides, size, rank)
-    return Place(array, address(array), offsets, offsets_at, strides[0], strides[1:])
-
-
-@lru_cache(maxsize=1024)
-def _layout(shape: Shape, strides: Shape, size: int, rank: int) -> tuple[Array, int, Shape]:
-    """Offsets of the batch items and their address, strides of the channels and the axes, in elements."""
-    offsets, steps = np.zeros(1, np.int64), [stride // size for stride in strides]
-    for n, step in zip(shape[: -rank - 1], steps, strict=False):
-        offsets = np.add.outer(offsets, np.arange(n) * step).ravel()
-    return offsets, address(offsets), tuple(steps[-rank - 1 :])
-
-
-class Form(NamedTuple):
-    """The type of the arithmetic, its name, and the bytes of a number."""
-
-    work: Any
-    name: str
-    size: int
-
-
-FORMS = {
-    np.dtype(work): Form(work, np.dtype(work).name, work().itemsize)
-    for work in (np.float32, np.float64)
-}
-
-
 def window_sums(op: Convolution, sources: list[Any], bias: list[Array], out: Array) -> None:
     """out = bias + Σ over the sources (image, weight): a number per window."""
     image, _ = sources[0]
-    phase = window_phase(op, image.shape[-op.rank :], out.shape[-op.rank :])
+    geometry = op, image.shape[-op.rank :], out.shape[-op.rank :]
+    if out.size and sparse(*geometry, False, _products(op, sources, out)):
+        sparse_windows(op, spans(*geometry), sources, bias, out)
+        return
+    phase = window_phase(*geometry)
     _correlate(op, phase, sources, (0, 1), bias, out)
 
 
 def image_sums(op: Convolution, sources: list[Any], bias: list[Array], out: Array) -> None:
     """out = bias + Σ over the sources (windows, weight): a number per image cell."""
-    if not all(np.isfinite(weight).all() for _, weight in sources):
-        _spread(op, sources, bias, out)
-        return
     windows, _ = sources[0]
-    for phase in image_phases(op, out.shape[-op.rank :], windows.shape[-op.rank :]):
+    geometry = op, out.shape[-op.rank :], windows.shape[-op.rank :]
+    if out.size == 0:
+        return
+    # A correlation multiplies weights with the zeros around the windows, which is not the meaning
+    # for an infinite weight or a NaN: it reaches its own cells alone.
+    finite = all(np.isfinite(weight).all() for _, weight in sources)
+    if not finite or sparse(*geometry, True, _products(op, sources, out)):
+        sparse_image(op, spans(*geometry), sources, bias, out)
+        return
+    if fills(*geometry):
+        fill(op, bias, out)
+    for phase in image_phases(*geometry):
         _correlate(op, phase, sources, (1, 0), bias, out)
+
+
+def _products(op: Convolution, sources: list[Any], out: Array) -> int:
+    """Products of a cell with a tap: for each pair of channels, item and source."""
+    rows, channels = sources[0][1].shape[:2]
+    return int(len(sources) * rows * channels * prod(out.shape[: -op.rank - 1]))
 
 
 def _correlate(
@@ -228,45 +203,3 @@ def _numbers(kernel: Shape, shape: Shape, strides: Shape, channels: int) -> tupl
             taps += index * stride
     offsets = np.add.outer(np.arange(channels) * strides[0], taps).ravel()
     return offsets, address(offsets), bool((np.diff(offsets) == 1).all())
-
-
-def _spread(op: Convolution, sources: list[Any], bias: list[Array], out: Array) -> None:
-    """The image from the windows tap by tap, so that a weight reaches its own cells alone.
-
-    A correlation multiplies weights with the zeros around the windows, which is not the meaning
-    for an infinite weight or a NaN.
-    """
-    rank, groups, work = op.rank, op.groups, FORMS[out.dtype].work
-    batch, lengths = out.shape[: -rank - 1], out.shape[-rank:]
-    with np.errstate(all="ignore"):
-        for item in np.ndindex(batch):
-            total = np.zeros((groups, out.shape[-rank - 1] // groups, *lengths), work)
-            for windows, weight in sources:
-                values = windows[item].astype(work).reshape(groups, weight.shape[0] // groups, -1)
-                matrices = weight.astype(work).reshape(*values.shape[:2], weight.shape[1], -1)
-                for tap, place in enumerate(np.ndindex(op.kernel)):
-                    # Row by row: the order of a library's product may depend on its size.
-                    sent = np.zeros((*total.shape[:2], values.shape[2]), work)
-                    for row in range(values.shape[1]):
-                        sent += matrices[:, row, :, tap, None] * values[:, row, None]
-                    cells, senders = _reached(op, place, lengths, windows.shape[-rank:])
-                    shape = (*total.shape[:2], *windows.shape[-rank:])
-                    total[(..., *cells)] += sent.reshape(shape)[(..., *senders)]
-            if bias:
-                total += bias[0].astype(work).reshape(*total.shape[:2], *(1,) * rank)
-            out[item] = total.reshape(out.shape[-rank - 1 :])
-
-
-def _reached(op: Convolution, place: Shape, lengths: Shape, windows: Shape) -> tuple[Any, Any]:
-    """The image cells that a tap reaches, and the windows that it reaches them from."""
-    cells, senders = [], []
-    for region, j, n, m in zip(op.regions, place, lengths, windows, strict=True):
-        stride = region.stride or 1
-        origin = j * region.dilation - region.margins(n)[0]
-        first = max(0, -(origin // stride))
-        last = min(m, (n - 1 - origin) // stride + 1)
-        last = max(first, last)
-        senders.append(slice(first, last))
-        begin = origin + first * stride
-        cells.append(slice(begin, begin + (last - first) * stride, stride))
-    return tuple(cells), tuple(senders)

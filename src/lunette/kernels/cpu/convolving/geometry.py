@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from lunette.kernels.cpu.convolving.lines import Span, reached
 from lunette.ops.base import Shape
 from lunette.ops.convolution import Convolution
 
@@ -22,14 +23,23 @@ __all__ = [
     "Strides",
     "cells_of",
     "chunked",
+    "fills",
     "image_phases",
     "merge",
     "slab",
+    "spans",
+    "sparse",
     "window_phase",
 ]
 
 Array = np.ndarray[Any, Any]
 Strides = tuple[tuple[int, ...], ...]
+
+FEW_PHASES, PHASE = 64, 1 << 18
+"""Phases that are worth their tables whatever they add up, and what one costs beside its products, in products one by one."""
+
+QUICK, WASTE = 1 << 22, 64
+"""Products that take no time, and how many of zeros to one that counts are as quick as products one by one."""
 
 
 class Phase(NamedTuple):
@@ -61,19 +71,17 @@ def window_phase(op: Convolution, image: Shape, windows: Shape) -> Phase:
 
 @lru_cache(maxsize=256)
 def image_phases(op: Convolution, image: Shape, windows: Shape) -> list[Phase]:
-    """Image cells read windows: one correlation for each residue of the cell modulo the strides.
+    """Image cells read windows: one correlation for each residue of the cell modulo the strides that a tap reaches.
 
     Cell `p` reads window `i` through tap `j` where `i·stride + j·dilation − before = p`.
     """
-    axes: list[list[Any]] = []
-    for region, n in zip(op.regions, image, strict=True):
-        before, stride, dilation = region.margins(n)[0], region.stride or 1, region.dilation
-        residues = []
-        for first in range(min(stride, n)):
-            shifts = [(j, first + before - j * dilation) for j in range(region.kernel)]
-            taps = [(j, shift // stride) for j, shift in shifts if shift % stride == 0]
-            residues.append((first, -((first - n) // stride), taps))
-        axes.append(residues)
+    axes: list[list[Any]] = [
+        [
+            (first, -((first - axis.length) // axis.stride), taps)
+            for first, taps in reached(axis).items()
+        ]
+        for axis in spans(op, image, windows)
+    ]
     phases = []
     for residue in product(*axes):
         pairs = list(product(*(axis[2] for axis in residue)))
@@ -83,6 +91,43 @@ def image_phases(op: Convolution, image: Shape, windows: Shape) -> list[Phase]:
         ones = (1,) * op.rank
         phases.append(Phase(windows, counts, ones, moves, tuple(kernel), start, op.stride))
     return phases
+
+
+def spans(op: Convolution, image: Shape, windows: Shape) -> list[Span]:
+    """The axes that the windows of an image slide over."""
+    return [Span(region, n, m) for region, n, m in zip(op.regions, image, windows, strict=True)]
+
+
+@lru_cache(maxsize=256)
+def fills(op: Convolution, image: Shape, windows: Shape) -> bool:
+    """Whether some cells of the image are in no phase: no tap reaches them."""
+    return any(len(reached(a)) < min(a.stride, a.length) for a in spans(op, image, windows))
+
+
+@lru_cache(maxsize=256)
+def sparse(op: Convolution, image: Shape, windows: Shape, transposed: bool, each: int) -> bool:
+    """Whether a sum should go cell by cell, for most of what it meets would be zeros; or must, for numbers past int64.
+
+    `each` is the products of a cell with a tap. Phases have a cost of their own, so many of few products are not worth it.
+    """
+    axes = spans(op, image, windows)
+    if not all(axis.safe for axis in axes):
+        return True
+    if transposed:
+        residues = [reached(axis) for axis in axes]
+        phases = prod(map(len, residues))
+        products = prod(
+            sum(-((r - axis.length) // axis.stride) * len(taps) for r, taps in found.items())
+            for axis, found in zip(axes, residues, strict=True)
+        )
+    else:
+        phases, products = 1, prod(axis.count * axis.kernel for axis in axes)
+    if phases <= FEW_PHASES and products * each <= QUICK:
+        return False
+    pairs = prod(axis.pairs() for axis in axes)
+    if phases > FEW_PHASES and pairs * each < phases * PHASE:
+        return True
+    return products > WASTE * max(1, pairs)
 
 
 class Slab(NamedTuple):

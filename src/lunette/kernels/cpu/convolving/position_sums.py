@@ -9,7 +9,7 @@ import numpy as np
 
 from lunette.boxes import Box, add_up, boxes, of_grad, of_windows
 from lunette.kernels import threads
-from lunette.kernels.cpu.convolving.correlation import FORMS, Array
+from lunette.kernels.cpu.convolving.arrays import FORMS, Array
 from lunette.kernels.cpu.convolving.weight_sums import Sums, weight_sums
 from lunette.ops.convolution import Convolution
 from lunette.ops.parts import part_op, window_axis, with_zeros

@@ -11,10 +11,11 @@ import numpy as np
 from lunette.kernels import threads
 from lunette.kernels.cpu.compiling.library import Kernels
 from lunette.kernels.cpu.convolving import blocks
+from lunette.kernels.cpu.convolving.arrays import FORMS, Array, Form, Place, place
 from lunette.kernels.cpu.convolving.blocks import address, room
-from lunette.kernels.cpu.convolving.correlation import FORMS, Array, Form, Place, place
-from lunette.kernels.cpu.convolving.geometry import Phase, window_phase
+from lunette.kernels.cpu.convolving.geometry import Phase, spans, sparse, window_phase
 from lunette.kernels.cpu.convolving.sizes import VECTOR_BYTES, height
+from lunette.kernels.cpu.convolving.sparse_sums import sparse_weights
 from lunette.kernels.cpu.convolving.weight_geometry import WeightPlan, fits, weight_plan
 from lunette.ops.convolution import Convolution
 
@@ -75,7 +76,10 @@ def weight_sums(
 ) -> Sums:
     """The sum over positions of image cell × window, for each weight of an array of this shape."""
     form, rank, groups = FORMS[np.dtype(work)], op.rank, op.groups
-    phase = window_phase(op, image.shape[-rank:], windows.shape[-rank:])
+    geometry = op, image.shape[-rank:], windows.shape[-rank:]
+    if sparse(*geometry, False, prod(windows.shape[: -rank - 1]) * shape[0] * shape[1]):
+        return Sums(sparse_weights(op, spans(*geometry), image, windows, shape, work), shape)
+    phase = window_phase(*geometry)
     if groups == 1 and shape[0] > shape[1] and _is_matrix(phase):
         turned = (shape[1], shape[0], *shape[2:])
         return weight_sums(op, windows, image, turned, work)._replace(turned=True)

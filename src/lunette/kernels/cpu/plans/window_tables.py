@@ -39,7 +39,11 @@ def window_table(region: Region, n: int, m: int) -> Any:
         table[:, :4] = region.table(n, 0, m)
         counted[:] = table[:, COUNTS]
     except OverflowError:  # numbers past int64: a window of padding alone may count that many
-        for i in range(m):
+        alike, others = region.common(n, 0, m)
+        if alike is not None:
+            table[:, :3] = alike.start, alike.stop, min(alike.step, n)
+            counted[:] = as_real(alike.counted)
+        for i in others:
             start, stop, step, cells = region.window(n, i)
             table[i, :3] = start, stop, min(step, n)
             counted[i] = as_real(cells)

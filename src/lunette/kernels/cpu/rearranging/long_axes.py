@@ -15,9 +15,9 @@ import numpy as np
 
 from lunette.kernels.cpu.running.results import new_array
 from lunette.ops.pooling import Pool, Pooling
-from lunette.regions import Region, Sliding
+from lunette.regions import Part, Region, Sliding
 
-__all__ = ["LONG", "LongAxis", "long_axis"]
+__all__ = ["LONG", "LongAxis", "long_axis", "long_outputs"]
 
 Array = np.ndarray[Any, Any]
 
@@ -33,6 +33,14 @@ def long_axis(op: Pooling, shape: tuple[int, ...]) -> LongAxis | None:
     return None
 
 
+def long_outputs(op: Pooling, shape: tuple[int, ...]) -> LongAxis | None:
+    """The first pooled axis that has very many outputs, of whatever it reads; None where none has."""
+    for axis, (region, n) in enumerate(zip(op.regions, shape[-op.rank :], strict=True)):
+        if region.out_length(n) > LONG and not isinstance(region, Part):
+            return LongAxis(op, axis, shape)
+    return None
+
+
 def _reach(region: Sliding) -> int:
     return max(region.extent, int(region.stride or 1))
 
@@ -44,17 +52,17 @@ class LongAxis:
     """
 
     def __init__(self, op: Pooling, axis: int, shape: tuple[int, ...]) -> None:
-        region = op.regions[axis]
-        assert isinstance(region, Sliding)
-        self.op, self.axis, self.shape, self.region = op, axis, shape, region
+        self.op, self.axis, self.shape, self.region = op, axis, shape, op.regions[axis]
         self.n = shape[len(shape) - op.rank + axis]
-        self.stride, self.outputs = int(region.stride or 1), region.out_length(self.n)
+        self.outputs, self.stride, self.extent = self.region.out_length(self.n), 1, 1
+        if isinstance(self.region, Sliding):
+            self.stride, self.extent = int(self.region.stride or 1), self.region.extent
 
     def forward(self, forward: Any, *arrays: Array) -> Array:
         """Values, or derivatives, of arrays of one shape."""
         y = self._result(arrays[0])
-        for first, last in self._output_ranges():
-            part, lo, hi = self._part(first, last)
+        for first, last, same in self._output_ranges():
+            part, lo, hi = self._part(first, first + 1 if same else last)
             y[self._at(first, last)] = forward(part, *(a[self._at(lo, hi)] for a in arrays))
         return y
 
@@ -63,8 +71,8 @@ class LongAxis:
         y = self._result(x)
         z = new_array(y.shape, np.dtype(np.int64))
         inside = int(np.prod(self.shape[len(self.shape) - self.op.rank + self.axis + 1 :]))
-        for first, last in self._output_ranges():
-            part, lo, hi = self._part(first, last)
+        for first, last, same in self._output_ranges():
+            part, lo, hi = self._part(first, first + 1 if same else last)
             y[self._at(first, last)], places = forward(part, x[self._at(lo, hi)])
             line, rest = np.divmod(places, inside)
             lead, position = np.divmod(line, hi - lo)
@@ -92,19 +100,28 @@ class LongAxis:
 
     # -- parts --
 
-    def _output_ranges(self) -> Iterator[tuple[int, int]]:
-        step = max(1, (LONG - self.region.extent) // self.stride)
-        for first in range(0, self.outputs, step):
-            yield first, min(self.outputs, first + step)
+    def _output_ranges(self) -> Iterator[tuple[int, int, bool]]:
+        """Ranges of outputs, and whether they have one and the same window: a single one then stands for all."""
+        if self.n > LONG and isinstance(self.region, Sliding) and 4 * _reach(self.region) <= LONG:
+            step = max(1, (LONG - self.extent) // self.stride)
+            for first in range(0, self.outputs, step):
+                yield first, min(self.outputs, first + step), False
+            return
+        for begin, end, same in self.region.runs(self.n):
+            step = max(1, end - begin) if same else max(1, LONG // 4)
+            for first in range(begin, end, step):
+                yield first, min(end, first + step), same
 
     def _part(self, first: int, last: int) -> tuple[Pooling, int, int]:
         """The op of some outputs, and the positions that they read."""
         part = self.region.part(self.n, first, last)
         regions: list[Region] = [*self.op.regions]
         regions[self.axis] = part
-        if self.region.whole(self.n, first, last) == (first, last):  # as anywhere within the axis
-            begin, _ = self.region.whole(self.n, 0, self.outputs)
-            regions[self.axis] = self.region.part(self.n, begin, begin + last - first)
+        region = self.region
+        if isinstance(region, Sliding) and region.whole(self.n, first, last) == (first, last):
+            # As anywhere within the axis.
+            begin, _ = region.whole(self.n, 0, self.outputs)
+            regions[self.axis] = region.part(self.n, begin, begin + last - first)
         lo, hi = part.slab_range
         return Pool(tuple(regions), self.op.reduction), lo, hi
 
