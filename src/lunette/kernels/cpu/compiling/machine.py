@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numba
@@ -13,6 +13,7 @@ from numba.extending import intrinsic
 
 from lunette.kernels.cpu.compiling.compilation import OPTIONS, UNWRAPPED, Parts
 from lunette.kernels.cpu.compiling.library import HERE
+from lunette.loading import uninterrupted
 
 __all__ = ["apart", "bits", "compiled", "fma", "kernel", "pointer", "real", "within"]
 
@@ -39,10 +40,11 @@ def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
     function = _named(function)
     try:
         dispatcher = numba.njit(cache=True, **OPTIONS)(function)
+        _stamp(dispatcher)
+        _name_by_content(dispatcher)
     except RuntimeError:
-        return numba.njit(**OPTIONS)(function)  # type: ignore[no-any-return]
-    _stamp(dispatcher)
-    _name_by_content(dispatcher)
+        dispatcher = numba.njit(**OPTIONS)(function)
+    dispatcher._compile_for_args = partial(uninterrupted, dispatcher._compile_for_args)
     return dispatcher  # type: ignore[no-any-return]
 
 

@@ -146,6 +146,7 @@ def _correlate(
             kernel, cut.slab.units * groups,
             (cut.slab.units, cut.counts, cut.lengths, cut.steps, cut.slab.blocks, cut.slab.shape,
              cut.slab.planes, cut.table, *chunks, *inputs, *outputs),
+            held=(places, packed, target),
         )  # fmt: skip
 
 
@@ -172,6 +173,7 @@ def _packed(
         panels.pack, groups * blocks,
         (_address(packed), address, strides[axes[0]], group_stride, offsets,
          whole, rows, blocks, height, form.zero, form.size),
+        held=(packed, weight),
         workers=1 if packed.size < 1 << 16 else 0,
     )  # fmt: skip
     return packed
@@ -188,9 +190,11 @@ def _numbers(kernel: Shape, shape: Shape, strides: Shape, channels: int) -> tupl
     return offsets, bool((np.diff(offsets) == 1).all())
 
 
-def share(kernel: Any, units: int, arguments: tuple[Any, ...], workers: int = 0) -> None:
-    """Run a kernel's units on all threads, or on so many."""
-    threads.run(lambda first, last: kernel(first, last, *arguments), units, workers)
+def share(
+    kernel: Any, units: int, arguments: tuple[Any, ...], held: tuple[Any, ...], workers: int = 0
+) -> None:
+    """Run a kernel's units on all threads, or on so many. Some arguments are addresses in what is `held`."""
+    threads.run(lambda first, last: kernel(first, last, *arguments), units, workers, held)
 
 
 def _spread(op: Convolution, sources: list[Any], bias: list[Array], out: Array) -> None:

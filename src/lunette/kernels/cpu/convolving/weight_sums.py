@@ -104,6 +104,7 @@ def weight_sums(
             (begin, end, BLOCK, cut.window_counts, grads.address, grads.offsets, grads.channel,
              cut.window_strides, groups, rows, lanes, turned_at, form.zero,
              form.size, vector),
+            held=(grads, room),
         )  # fmt: skip
         share(
             weights.outer, len(sums),
@@ -112,6 +113,7 @@ def weight_sums(
              source.offsets, source.channel, cut.strides[0], groups, channels,
              turned_at, lanes, sums.ctypes.data, cut.rows, form.zero,
              form.size, vector),
+            held=(source, room, sums),
         )  # fmt: skip
     return Sums(sums, shape, groups, cut)
 
@@ -141,6 +143,7 @@ def _sums_of_few(
              cut.slab.planes, table, source.address, source.offsets, source.channel,
              cut.strides[0], shape[1], grads.address, grads.offsets, grads.channel,
              cut.strides[1], sums.shape[1], sums, form.zero, form.size),
+            held=(source, grads),
         )  # fmt: skip
     return sums[..., :taps].reshape(shape)
 
