@@ -10,6 +10,7 @@ A fork waits for what is under way, for the child would have its locks but not i
 from __future__ import annotations
 
 import atexit
+import logging  # noqa: F401  # before our hooks: its own takes a lock, which an import that a fork waits for may need
 import os
 import sys
 import threading
@@ -23,7 +24,7 @@ from lunette.background import Workers, ending
 
 __all__ = ["compiles_here", "load", "uninterrupted"]
 
-LONGEST, SHORTEST = 120.0, 1.0
+LONGEST, SHORTEST = 60.0, 1.0
 """Seconds that a fork waits for a compilation or an import, at most; and where it comes from within one."""
 
 OURS = ("lunette", "numba", "llvmlite")
@@ -159,6 +160,9 @@ def _finish() -> None:
 
 # -- forks --
 
+_module_locks: dict[str, Any] = getattr(import_module("importlib._bootstrap"), "_module_locks", {})
+"""References to the locks of the modules that are being imported, by name."""
+
 _taken: dict[int, list[tuple[Any, str, bool]]] = {}
 """For each thread that forks: locks as owners and names, and whether they were to be had."""
 
@@ -166,18 +170,34 @@ _taken: dict[int, list[tuple[Any, str, bool]]] = {}
 def _before_fork() -> None:
     within = _holds_locks()
     end = time.monotonic() + (SHORTEST if within else LONGEST)
-    taken = _taken[threading.get_ident()] = []
-    if not within:
+    _take_locks(end)
+    while not within and _imported_elsewhere() and time.monotonic() < end:
+        # Whoever imports may need the locks.
+        _release_locks(child=False)
         _loader.idle(LONGEST)
-        for name, module in list(sys.modules.items()):
-            while name.startswith(OURS) and _half(module) and time.monotonic() < end:
-                time.sleep(0.001)
+        time.sleep(0.001)
+        _take_locks(end)
+
+
+def _imported_elsewhere() -> list[str]:
+    """Modules that are being imported by other threads, which are also at one of ours."""
+    owners = {}
+    for name, reference in list(_module_locks.items()):
+        owner = getattr(reference(), "owner", None)
+        if owner not in (None, threading.get_ident()):
+            owners[name] = owner
+    threads = {owner for name, owner in owners.items() if name.startswith(OURS)}
+    return [name for name, owner in owners.items() if owner in threads]
+
+
+def _take_locks(end: float) -> None:
+    taken = _taken[threading.get_ident()] = []
     for owner, name in [(_loader, "turn"), *_compilers()]:
         left = max(0.0, end - time.monotonic())
         taken.append((owner, name, getattr(owner, name).acquire(timeout=left)))
 
 
-def _after_fork(child: bool) -> None:
+def _release_locks(child: bool) -> None:
     for owner, name, had in reversed(_taken.pop(threading.get_ident(), [])):
         if had:
             getattr(owner, name).release()
@@ -187,7 +207,12 @@ def _after_fork(child: bool) -> None:
 
 def _after_fork_in_child() -> None:
     global _loader  # noqa: PLW0603
-    _after_fork(child=True)
+    for name in _imported_elsewhere():
+        # It began just before the fork, and nobody is here to go on with it.
+        _module_locks.pop(name, None)
+        if _half(sys.modules.get(name)):
+            del sys.modules[name]
+    _release_locks(child=True)
     _taken.clear()
     _loader = _Loader()
 
@@ -195,6 +220,6 @@ def _after_fork_in_child() -> None:
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
         before=_before_fork,
-        after_in_parent=lambda: _after_fork(child=False),
+        after_in_parent=lambda: _release_locks(child=False),
         after_in_child=_after_fork_in_child,
     )
