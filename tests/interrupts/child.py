@@ -15,6 +15,7 @@ from itertools import count
 
 import lunette as ln
 from lunette.kernels import threads as pool
+from lunette.kernels.cpu.compiling.library import PARAMETERS
 from lunette.kernels.cpu.running import crew
 from tests.interrupts.arena import Arena
 from tests.interrupts.injecting import AROUND, POOLS, RUNNING, Injector, interrupt
@@ -218,6 +219,44 @@ def helpers(prepared, seed, every):
     return found
 
 
+def protocol(number, seed, every):
+    """A KeyboardInterrupt at every instruction of both pools, while a helper is slow: nobody is at work afterwards."""
+    inside, main_thread, found = set(), threading.get_ident(), {}
+
+    def work():
+        me = object()
+        inside.add(me)
+        time.sleep(0 if threading.get_ident() == main_thread else 0.003)
+        inside.discard(me)
+
+    @ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_int64] * PARAMETERS)
+    def kernel(*arguments):
+        work()
+        return 0
+
+    def by_pool():
+        pool.run(lambda first, last: work(), 2 * number, number)
+
+    def by_crew():
+        crew.share_out(kernel, lambda memory: (0,) * (PARAMETERS - 2), 2 * number, 1 << 30)
+
+    for name, call in (("pool", by_pool), ("crew", by_crew)):
+        call()
+        injector = Injector((*POOLS, *RUNNING))
+        seen = missed = 0
+        for target in count(1 + seed, every):
+            try:
+                injector.during(call, target, interrupt)
+            except KeyboardInterrupt:
+                seen += 1
+            assert not inside, f"{name}, step {target}: somebody is at work"
+            missed += not injector.acted
+            if missed == 3:
+                break
+        found[name] = seen
+    return found
+
+
 MODES = {f.__name__: f for f in (signals, sent, steps, entered, handled, helpers)}
 
 
@@ -226,6 +265,10 @@ def main():
     faulthandler.dump_traceback_later(1500 if int(times) > 2000 else 150, exit=True)
     sys.unraisablehook = lambda _: None  # an interrupt within a finalizer ends there
     threading.excepthook = lambda _: None  # one that ends a helper, too
+    if mode == "protocol":
+        ln.set_num_threads(int(number))
+        print(json.dumps(protocol(int(number), int(seed), int(times))))
+        return
     prepared = Prepared(int(number), names)
     print(json.dumps(MODES[mode](prepared, int(seed), int(times))))
 

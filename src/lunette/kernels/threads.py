@@ -10,7 +10,7 @@ A call is over when nobody is at it, also if it is interrupted: its arrays may b
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import count
 from queue import SimpleQueue
 from typing import Any
@@ -69,13 +69,16 @@ class _Call:
     def help(self, number: int) -> None:
         gate = self.gates[number]
         try:
-            try:
-                if enter(gate):
-                    self.work()
-            except BaseException as error:  # also one that came between ranges: a range may be lost
-                self.error = error
-            finally:
-                leave(gate)
+            self._help(gate)
+        finally:
+            leave(gate)
+
+    def _help(self, gate: int) -> None:
+        try:
+            if enter(gate):
+                self.work()
+        except BaseException as error:  # also one that came between ranges: a range may be lost
+            self.error = error
         finally:
             leave(gate)
 
@@ -90,24 +93,27 @@ class _Pool:
 
     def share(self, call: _Call, helpers: int) -> None:
         """Do the call with so many helpers. Nobody is at it any more when this ends, in whichever way."""
-        gates = call.gates = new_gates(helpers)
-        closing = close(gates)
+        call.gates = new_gates(helpers)
+        closing = close(call.gates)
         try:
-            try:
-                for number in range(helpers):
-                    self.calls.put((call, number))
-                call.work()
-            except BaseException:
-                call.ranges = 0  # the others need not go on
-                raise
-            finally:
-                # One step of the interpreter. Another exception may come before it, so it stands here twice:
-                # it does the rest of what is to be done, if there is any.
-                all(closing)
+            self._share(call, closing)
         finally:
             all(closing)
             # Some helpers may not have looked yet.
             call.task = call.held = None
+
+    def _share(self, call: _Call, closing: Iterator[int]) -> None:
+        try:
+            for number in range(len(call.gates)):
+                self.calls.put((call, number))
+            call.work()
+        except BaseException:
+            call.ranges = 0  # the others need not go on
+            raise
+        finally:
+            # One step of the interpreter. Another exception may come before it, so the caller does it again:
+            # that does the rest of what is to be done, if there is any.
+            all(closing)
 
     def _help(self, _: int) -> None:
         while True:
