@@ -44,11 +44,14 @@ class Workers:
         """Start threads until there are as many as wanted, or the system gives no more; how many there are."""
         if self.count >= wanted:
             return wanted
-        for number in range(self.count + 1, wanted + 1):
+        for number in range(1, wanted + 1):
             place = self.places.setdefault(number, threading.Lock())
             if not place.locked() and not self._start(number, place):
                 return number - 1
-            self.count = number
+        self.count = wanted
+        # One may have ended meanwhile, and one that has just been started may not have its place yet.
+        if not all(self.places[number].locked() for number in range(1, wanted + 1)):
+            self.count = 0
         return wanted
 
     def _start(self, number: int, place: threading.Lock) -> bool:

@@ -8,7 +8,9 @@ import lunette
 
 HOME = Path(lunette.__file__).parent
 POOLS = ("kernels/threads.py", "kernels/gates.py", "background.py", "loading.py")
-RUNNING = tuple(f"kernels/cpu/running/{n}.py" for n in ("crew", "calls", "results", "working_memory"))
+RUNNING = tuple(
+    f"kernels/cpu/running/{n}.py" for n in ("crew", "calls", "results", "working_memory")
+)
 AROUND = (
     *(f"kernels/cpu/{n}.py" for n in ("pooling", "convolution", "compiling/library")),
     *(f"kernels/cpu/rearranging/{n}.py" for n in ("turning", "small_items")),

@@ -3,8 +3,11 @@
 `LUNETTE_INTERRUPTS` multiplies how many there are, `LUNETTE_SEED` moves them to other moments.
 """
 
+import gc
 import os
+import signal
 import threading
+import weakref
 
 import numpy as np
 import pytest
@@ -15,7 +18,10 @@ from lunette.kernels import threads
 from lunette.kernels.cpu.running import crew
 from tests.interrupts.processes import children
 
-TIMES, SEED = int(os.environ.get("LUNETTE_INTERRUPTS", "1")), int(os.environ.get("LUNETTE_SEED", "0"))
+TIMES, SEED = (
+    int(os.environ.get("LUNETTE_INTERRUPTS", "1")),
+    int(os.environ.get("LUNETTE_SEED", "0")),
+)
 
 
 def test_interrupts_at_random_moments():
@@ -114,7 +120,7 @@ def test_no_thread_is_to_be_had(fresh, monkeypatch, to_be_had):
     assert loading.uninterrupted(sum, [1, 2]) == 3
     monkeypatch.setattr(threading.Thread, "start", start)
     assert (ln.conv(small, weight) == expected[1]).all()
-    assert threads._pool.workers.count == 2  # as soon as there are threads again
+    assert len(threads._pool.workers.places) == 2  # as soon as there are threads again
 
 
 def test_an_error_in_a_task_is_raised_when_all_have_left(fresh):
@@ -142,8 +148,6 @@ def test_an_error_in_a_task_is_raised_when_all_have_left(fresh):
 
 def test_an_error_keeps_nothing_alive(fresh):
     """The call and what it held is gone with the error, without a search for cycles."""
-    import gc
-    import weakref
 
     class Held:
         pass
@@ -174,33 +178,20 @@ def test_an_interrupted_wait_leaves_the_work_to_be_finished(fresh):
     class Stop(BaseException):
         pass
 
-    import ctypes
-
-    caught = []
-
-    def ask():
-        try:
-            loading.uninterrupted(slow)
-        except Stop:
-            caught.append(True)
-
-    # A wait in the main thread is broken off by a signal.
-    import signal
-
     def handle(number, frame):
         raise Stop
 
     before = signal.signal(signal.SIGALRM, handle)
     try:
         signal.setitimer(signal.ITIMER_REAL, 0.05)
-        ask()
+        with pytest.raises(Stop):
+            loading.uninterrupted(slow)
     finally:
         signal.signal(signal.SIGALRM, before)
-    assert caught and not found
+    assert not found
     go.set()
     assert loading.uninterrupted(len, found) == 1
     assert found == ["lunette-loader-1"]
-    del ctypes
 
 
 def test_workers_that_die_are_replaced():

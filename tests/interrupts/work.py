@@ -40,7 +40,8 @@ def numpy_calls():
             calls[f"{name} {kind}"] = lambda op=op, x=arrays[kind]: _bytes(op(x))
         for kind in ("small", "large"):
             x = arrays[kind]
-            calls[f"{name} {kind} gradient"] = lambda op=op, x=x, y=op(x): _bytes(op.vjp(x, y))
+            y = op(x)
+            calls[f"{name} {kind} gradient"] = lambda op=op, x=x, y=y: _bytes(op.vjp(x, y))
     calls["smooth last"] = lambda x=arrays["last"]: _bytes(SMOOTH(x))
     x, weight = arrays["image"], arrays["weight"]
     y = CONV(x, weight)

@@ -56,7 +56,7 @@ def _kernel(module: str, factory: str, *arguments: Any) -> Callable[..., int]:
     """A kernel, ready to call. The arguments are strings, numbers and booleans, and name it on disk."""
     name = module, factory, *arguments
     found = _kernels.get(name)
-    return uninterrupted(_made_once, name) if found is None else found  # type: ignore[no-any-return]
+    return uninterrupted(_made_once, name) if found is None else found
 
 
 def _made_once(name: tuple[Any, ...]) -> Callable[..., int]:
