@@ -7,9 +7,9 @@ on shapes and dtypes alone, so it is decided once and remembered.
 
 from __future__ import annotations
 
+import sys
 import warnings
 from functools import lru_cache
-from importlib import import_module
 from math import prod
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ import numpy as np
 from lunette.arguments import choice, shown
 from lunette.inputs import array
 from lunette.inputs import arrays as arrays_of
+from lunette.loading import load
 from lunette.memory import check_fits, check_room
 from lunette.ops.base import Op, Shape
 
@@ -214,13 +215,13 @@ def _choose(
         op.check_tangents(shapes, dtypes, shapes, dtypes)
     check_backend(backend)
     _check_memory(op, verb, shapes, dtypes, out_shape, backend)
-    spec = import_module("lunette.spec").meaning(op)
+    spec = load("lunette.spec").meaning(op)
     if backend == "spec" or (backend is None and dtypes[0].kind == "O"):
         return _Choice("spec", spec, "")
     names = BACKENDS if backend is None else [backend]
     refusals, serving = {}, []
     for name in names:
-        module = import_module(BACKENDS[name].module)
+        module = load(BACKENDS[name].module)
         reason = module.refuses(op, verb, shapes, dtypes)
         if reason is None:
             serving.append(_Choice(name, module, ""))
@@ -303,11 +304,20 @@ def adapter_of(operands: tuple[Any, ...]) -> Any:
         kinds = ", ".join(sorted({f"{type(x).__module__}.{type(x).__name__}" for x in operands}))
         raise TypeError(f"operands of several kinds: {kinds}; expected all of one")
     library = next(iter(adapters))
-    if library == "torch":  # torch.compile follows an import statement, but not import_module
+    if library == "torch":  # torch.compile follows an import statement, but not `load`
+        if not _torch_is_loaded():
+            load(ADAPTERS[library])
         from lunette.adapters import torch
 
         return torch
-    return import_module(ADAPTERS[library])
+    return load(ADAPTERS[library])
+
+
+def _torch_is_loaded() -> bool:
+    """Also while torch.compile follows a call, where nothing can be done about it."""
+    import torch
+
+    return torch.compiler.is_compiling() or ADAPTERS["torch"] in sys.modules
 
 
 def _tuple(operands: Any) -> tuple[Any, ...]:

@@ -2,19 +2,23 @@
 
 Kernels release the interpreter lock, so plain threads run them side by side. A call cuts its units
 into ranges; the caller works too and takes ranges like any helper, so a call always gets done even
-when every helper is busy with other calls. Which thread takes a range has no bearing on the result.
+when every helper is busy with other calls, or there is none. Which thread takes a range has no bearing on the result.
+
+A call is over when nobody is at it, also if it is interrupted: its arrays may be gone then.
 """
 
 from __future__ import annotations
 
 import os
-import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import count
 from queue import SimpleQueue
 from typing import Any
 
 from lunette.arguments import size
+from lunette.background import Workers, forever
+from lunette.kernels.gates import close, enter, leave, new_gates
+from lunette.loading import compiles_here
 
 __all__ = ["get_num_threads", "run", "set_num_threads"]
 
@@ -39,40 +43,18 @@ def _default() -> int:
     return os.cpu_count() or 1
 
 
-class _Pool:
-    """The helpers, started on first use, and the queue they take calls from."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.calls: SimpleQueue[_Call] = SimpleQueue()
-        self.helpers = 0
-
-    def call(self, call: _Call, helpers: int) -> None:
-        with self.lock:
-            while self.helpers < helpers:
-                self.helpers += 1
-                name = f"lunette-{self.helpers}"
-                threading.Thread(target=self._help, name=name, daemon=True).start()
-        for _ in range(helpers):
-            self.calls.put(call)
-
-    def _help(self) -> None:
-        while True:
-            self.calls.get().help()
-
-
 class _Call:
-    """One kernel over `units`, cut into ranges that whoever is free takes."""
+    """One kernel over `units`, cut into ranges that whoever is free takes. Helper k comes and goes by gate k."""
 
-    __slots__ = ("cut", "done", "error", "joined", "left", "lock", "numbers", "ranges", "task")
+    __slots__ = ("cut", "error", "gates", "held", "numbers", "ranges", "task")
 
-    def __init__(self, task: Callable[[int, int], Any], units: int, ranges: int) -> None:
-        self.task, self.ranges = task, ranges
+    def __init__(self, task: Callable[[int, int], Any], units: int, ranges: int, held: Any) -> None:
+        self.task: Any = task
+        self.held = held
+        self.ranges = ranges
         self.cut = [units * i // ranges for i in range(ranges + 1)]
         self.numbers = count()
-        self.lock = threading.Lock()
-        self.done = threading.Event()
-        self.joined = self.left = 0
+        self.gates: tuple[int, ...] = ()
         self.error: BaseException | None = None
 
     def work(self) -> None:
@@ -84,25 +66,60 @@ class _Call:
             except BaseException as error:
                 self.error = error
 
-    def help(self) -> None:
-        with self.lock:
-            if self.done.is_set():
-                return
-            self.joined += 1
-        self.work()
-        with self.lock:
-            self.left += 1
-            if self.left == self.joined:  # no range is left, and nobody is at one
-                self.done.set()
+    def help(self, number: int) -> None:
+        gate = self.gates[number]
+        try:
+            self._help(gate)
+        finally:
+            leave(gate)
 
-    def finish(self) -> None:
-        """Wait for the helpers that joined; those that come later find the call done."""
-        with self.lock:
-            if self.left == self.joined:
-                self.done.set()
-        self.done.wait()
-        if self.error is not None:
-            raise self.error
+    def _help(self, gate: int) -> None:
+        try:
+            if enter(gate):
+                self.work()
+        except BaseException as error:  # also one that came between ranges: a range may be lost
+            self.error = error
+        finally:
+            leave(gate)
+
+
+class _Pool:
+    """The helpers, started on first use, and the queue they take calls from."""
+
+    def __init__(self) -> None:
+        self.calls: SimpleQueue[tuple[_Call, int]] = SimpleQueue()
+        self.workers = Workers("lunette", self._help)
+        forever(self)
+
+    def share(self, call: _Call, helpers: int) -> None:
+        """Do the call with so many helpers. Nobody is at it any more when this ends, in whichever way."""
+        call.gates = new_gates(helpers)
+        closing = close(call.gates)
+        try:
+            self._share(call, closing)
+        finally:
+            all(closing)
+            # Some helpers may not have looked yet.
+            call.task = call.held = None
+
+    def _share(self, call: _Call, closing: Iterator[int]) -> None:
+        try:
+            for number in range(len(call.gates)):
+                self.calls.put((call, number))
+            call.work()
+        except BaseException:
+            call.ranges = 0  # the others need not go on
+            raise
+        finally:
+            # One step of the interpreter. Another exception may come before it, so the caller does it again:
+            # that does the rest of what is to be done, if there is any.
+            all(closing)
+
+    def _help(self, _: int) -> None:
+        while True:
+            call, number = self.calls.get()
+            call.help(number)
+            del call
 
 
 _pool = _Pool()
@@ -133,14 +150,25 @@ def get_num_threads() -> int:
     return _threads
 
 
-def run(task: Callable[[int, int], Any], units: int, threads: int = 0) -> None:
-    """`task(first, last)` over ranges that cover `0 … units`, on up to `threads` threads."""
+def run(task: Callable[[int, int], Any], units: int, threads: int = 0, held: Any = None) -> None:
+    """`task(first, last)` over ranges that cover `0 … units`, on up to `threads` threads.
+
+    `held` is what the task reads and writes by its address alone; it lives as long as somebody may be at the task.
+    No exception ends this, also no interrupt, before all threads have left the task. Then the first one is raised.
+    """
     threads = min(threads or get_num_threads(), units)
-    if threads <= 1:
-        if units:
-            task(0, units)
-        return
-    call = _Call(task, units, min(units, threads * RANGES_PER_THREAD))
-    _pool.call(call, threads - 1)
-    call.work()
-    call.finish()
+    if threads > 1 and not compiles_here():  # a helper might have to wait for that compiler
+        helpers = _pool.workers.have(threads - 1)
+        if helpers:
+            ranges = min(units, (helpers + 1) * RANGES_PER_THREAD)
+            call = _Call(task, units, ranges, held)
+            _pool.share(call, helpers)
+            error, call.error = call.error, None  # its traceback holds the call
+            if error is not None:
+                try:
+                    raise error
+                finally:
+                    del error
+            return
+    if units:
+        task(0, units)

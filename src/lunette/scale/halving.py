@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from lunette.kernels import threads
+from lunette.loading import uninterrupted
 
 __all__ = ["halve", "serves"]
 
@@ -53,7 +54,7 @@ def halve(x: Array, factors: tuple[int, ...]) -> Array:
     def task(first: int, last: int) -> None:
         kernel(at_x, at_out, *shape, steps[0], steps[1], flip, first, last)
 
-    threads.run(task, out.shape[0] * rows)
+    threads.run(task, out.shape[0] * rows, held=(x, out))
     return out.reshape(tuple(-(-n // f) for n, f in zip(x.shape, factors, strict=True)))
 
 
@@ -63,6 +64,10 @@ def _volume(shape: tuple[int, ...]) -> int:
 
 @cache
 def _kernel(itemsize: int) -> Any:
+    return uninterrupted(_new_kernel, itemsize)
+
+
+def _new_kernel(itemsize: int) -> Any:
     """The kernel for numbers of one or two bytes; it walks output rows `first ≤ row < last`."""
     from numba import types
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from functools import cache
-from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
+from lunette.loading import load
 from lunette.ops.base import Op
 from lunette.ops.pooling import Pooling
 
@@ -16,7 +16,7 @@ __all__ = ["forward", "forward_with_indices", "jvp", "refuses", "vjp", "vjp_of"]
 @cache
 def _module(name: str) -> Any:
     name = f"lunette.kernels.cpu.{name}"
-    return import_module(name) if find_spec(name) else None
+    return load(name) if find_spec(name) else None
 
 
 def _family(op: Op) -> Any:

@@ -12,7 +12,6 @@ import ctypes
 import hashlib
 import os
 import sys
-import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -21,7 +20,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from lunette.background import forever
 from lunette.kernels.cpu.compiling import settings, storage
+from lunette.loading import uninterrupted
 
 __all__ = ["ENTRY", "HERE", "PARAMETERS", "Kernels"]
 
@@ -35,17 +36,6 @@ HERE = Path(__file__).resolve().parents[1]
 
 _kernels: dict[tuple[Any, ...], Callable[..., int]] = {}
 _warned: list[bool] = []
-_lock = threading.RLock()
-
-
-def _new_lock_after_fork() -> None:
-    """Whoever held the lock in the parent does not exist in the child."""
-    global _lock  # noqa: PLW0603
-    _lock = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_new_lock_after_fork)
 
 
 class Kernels:
@@ -66,11 +56,14 @@ def _kernel(module: str, factory: str, *arguments: Any) -> Callable[..., int]:
     """A kernel, ready to call. The arguments are strings, numbers and booleans, and name it on disk."""
     name = module, factory, *arguments
     found = _kernels.get(name)
+    return uninterrupted(_made_once, name) if found is None else found
+
+
+def _made_once(name: tuple[Any, ...]) -> Callable[..., int]:
+    """The kernel that another caller has just asked for, or a new one."""
+    found = _kernels.get(name)
     if found is None:
-        with _lock:
-            found = _kernels.get(name)
-            if found is None:
-                found = _kernels[name] = _loaded_or_compiled(*name)
+        found = _kernels[name] = _loaded_or_compiled(*name)
     return found
 
 
@@ -133,6 +126,7 @@ def _callable(code: bytes) -> Callable[..., int]:
     signature = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_int64] * PARAMETERS)
     function: Any = signature(engine.get_function_address(ENTRY))
     function.engine = engine  # the code lies in the engine's memory
+    forever(function)
     return function  # type: ignore[no-any-return]
 
 

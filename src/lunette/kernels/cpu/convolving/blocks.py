@@ -94,8 +94,13 @@ def room(parts: Iterable[int]) -> tuple[list[int], int]:
     return places, end
 
 
-def run(kernel: Any, units: int, numbers: list[int], scratch: int = 0, workers: int = 0) -> None:
-    """Run a kernel's units on all threads, or on so many, each with so many bytes of scratch memory."""
+def run(
+    kernel: Any, units: int, numbers: list[int], held: Any, scratch: int = 0, workers: int = 0
+) -> None:
+    """Run a kernel's units on all threads, or on so many, each with so many bytes of scratch memory.
+
+    Some numbers are addresses in what is `held`: it lives until every thread is done.
+    """
     table = array("q", numbers)
     at, _ = table.buffer_info()
 
@@ -107,5 +112,4 @@ def run(kernel: Any, units: int, numbers: list[int], scratch: int = 0, workers: 
         else:
             kernel(first, last, at, 0, 0, 0, 0, 0)
 
-    threads.run(work, units, workers)
-    del table
+    threads.run(work, units, workers, (table, held))

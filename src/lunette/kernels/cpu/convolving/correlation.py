@@ -120,7 +120,8 @@ def _correlate(
                 strides_at,
                 address(weight),
             )
-        run(kernel, cut.slab.units * groups, numbers, scratch)
+        held = places, packed, target, biases
+        run(kernel, cut.slab.units * groups, numbers, held, scratch)
 
 
 def _kernel(cut: Plan, dtype: str) -> Any:
@@ -190,7 +191,7 @@ def _packed(
         whole, rows, blocks, height,
     ]  # fmt: skip
     workers = 1 if packed.size < 1 << 16 else 0
-    run(_pack(form.name), groups * blocks, numbers, workers=workers)
+    run(_pack(form.name), groups * blocks, numbers, (packed, weight), workers=workers)
     return packed
 
 

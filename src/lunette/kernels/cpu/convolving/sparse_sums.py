@@ -79,9 +79,10 @@ def _correlate(
     item, group, row = (
         n.ravel() for n in np.indices((len(target.offsets), groups, rows), np.int64, sparse=False)
     )
-    cells, taps = [], []
+    cells, taps, held = [], [], [target]
     for x, weight in sources:
         at, w = place(x, op.rank), place(weight, op.rank)
+        held += at, w
         strides = np.array(w.array.strides, np.int64)
         base = at.offsets[item] + group * channels * at.channel
         cells.append(_factor(at.address, base, np.arange(channels) * at.channel, at.strides, form))
@@ -97,7 +98,7 @@ def _correlate(
     strides = np.array(target.strides) * form.size
     for lines in blocks:
         if all(map(len, lines)):
-            _add_up([*lines], (cells, taps), starts, (base, strides), form)
+            _add_up([*lines], (cells, taps), starts, (base, strides), form, held)
 
 
 def _factor(address: int, base: Array, terms: Array, strides: Any, form: Form) -> Factor:
@@ -127,7 +128,7 @@ def sparse_weights(
     starts, strides = np.zeros(len(row), form.work), np.array(sums.strides)
     base = address(sums) + row * strides[0] + channel * strides[1]
     lines = [weight_lines(axis) for axis in axes]
-    _add_up(lines, ([cells], [senders]), starts, (base, strides[2:]), form)
+    _add_up(lines, ([cells], [senders]), starts, (base, strides[2:]), form, (source, grads, sums))
     if not np.isfinite(windows).all():
         _spoil_weights(axes, windows, sums)
     return sums
@@ -139,8 +140,12 @@ def _add_up(
     starts: Array,
     out: tuple[Array, Any],
     form: Form,
+    held: Any,
 ) -> None:
-    """All sums, on all threads; `out` is where the results of each begin, in bytes, and their strides."""
+    """All sums, on all threads; `out` is where the results of each begin, in bytes, and their strides.
+
+    What is `held` has the factors and the results, of which addresses are told.
+    """
     counts = np.array([len(table) for table in lines], np.int64)
     cells, (base, strides) = prod(map(int, counts)), out
     arrays = [np.concatenate(lines), np.cumsum(counts) - counts, counts]
@@ -150,7 +155,7 @@ def _add_up(
     terms = len(factors[0][0].terms)
     numbers = [cells, len(lines), len(factors[0]), terms, len(base), *map(address, arrays)]
     kernel = cell_by_cell.sums_kernel(form.name)
-    run(kernel, len(base) * cells, numbers, 4 * 8 * len(lines))
+    run(kernel, len(base) * cells, numbers, (arrays, held), 4 * 8 * len(lines))
 
 
 # -- zeros of padding times an infinity or a NaN --

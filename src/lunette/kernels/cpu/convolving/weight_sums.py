@@ -119,13 +119,13 @@ def weight_sums(
             at.window_strides, groups, rows, lanes, turned_at,
         ]  # fmt: skip
         runs = 8 * BLOCK * (blocks.HEAD + axes)
-        blocks.run(transpose, -(-(end - begin) // BLOCK), numbers, runs)
+        blocks.run(transpose, -(-(end - begin) // BLOCK), numbers, (grads, room_of_windows), runs)
         numbers = [
             *cut.numbers, at.table, cut.table.shape[1], at.chunks, len(cut.chunks),
             source.address, source.offsets_at, source.channel, at.strides, groups, channels,
             turned_at, lanes, address(sums), cut.rows, start, stop, begin, integers,
         ]  # fmt: skip
-        blocks.run(outer, len(sums), numbers, scratch)
+        blocks.run(outer, len(sums), numbers, (source, room_of_windows, sums), scratch)
     return Sums(sums, shape, groups, cut)
 
 
@@ -154,7 +154,7 @@ def _sums_of_few(
             at.strides, shape[1], grads.address, grads.offsets_at, grads.channel, at.gradient_strides,
             sums.shape[1], address(sums), lines, integers,
         ]  # fmt: skip
-        blocks.run(_dots(form.name), groups, numbers, scratch)
+        blocks.run(_dots(form.name), groups, numbers, (source, grads, sums), scratch)
     return sums[..., :taps].reshape(shape)
 
 

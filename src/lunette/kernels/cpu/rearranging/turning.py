@@ -7,7 +7,6 @@ by turns. Results have their channels last, as those of the other verbs.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from math import prod
 from typing import Any
@@ -71,11 +70,17 @@ class ChannelsLast:
         parts = self._parts()
 
         def made(part: tuple[slice, slice]) -> tuple[Array, ...]:
+            try:
+                rooms = _spare.pop()
+            except IndexError:
+                rooms = _Rooms()
             seen = (
-                s[part] if whole else _turned(s[part], number)
+                s[part] if whole else _turned(s[part], rooms.of(number, s[part].shape, s.dtype))
                 for number, (s, whole) in enumerate(sources)
             )
-            return verb(*seen)
+            results = verb(*seen)
+            _spare.append(rooms)
+            return results
 
         first = made(parts[0])
         shapes = [(self.items, prod(y.shape[2:]), self.channels) for y in first]
@@ -121,8 +126,8 @@ class ChannelsLast:
         return np.moveaxis(result.reshape(*self.outer, *lengths, self.channels), -1, self.lane)
 
 
-class _Rooms(threading.local):
-    """Memory of one thread for turned parts, one for each array of a verb: what was just used is in a cache."""
+class _Rooms:
+    """Memory for turned parts, one for each array of a verb: what was just used is in a cache."""
 
     def __init__(self) -> None:
         self.rooms: dict[int, Array] = {}
@@ -139,12 +144,12 @@ class _Rooms(threading.local):
         return array
 
 
-_rooms = _Rooms()
+_spare: list[_Rooms] = []
+"""Rooms that nobody is in. A signal handler may come while its thread is in some, and takes others."""
 
 
-def _turned(some: Array, number: int) -> Array:
-    """Items × channels × positions … copied so that positions lie side by side, to a room of this thread."""
-    made = _rooms.of(number, some.shape, some.dtype)
+def _turned(some: Array, made: Array) -> Array:
+    """Items × channels × positions … copied to a room, so that positions lie side by side."""
     items, channels = some.shape[:2]
     _transpose(
         np.moveaxis(some, 1, -1).reshape(items, -1, channels), made.reshape(items, channels, -1)
@@ -167,4 +172,5 @@ def _transpose(source: Array, target: Array) -> None:
     def task(first: int, last: int) -> None:
         kernel(at_x, at_y, 0, 0, at_g, 0, first, last)
 
-    threads.run(task, matrices * chunks, 1 if source.nbytes <= PART else 0)
+    some = 1 if source.nbytes <= PART else 0
+    threads.run(task, matrices * chunks, some, held=(source, target, table))

@@ -24,12 +24,15 @@ from lunette.kernels.cpu.running.board import (
     ARGUMENTS,
     AWAITED,
     CLOSED,
+    DONE,
     EACH,
     GIVE_WAY,
     HELPERS,
     INSIDE,
+    JOB,
     KERNEL,
     LEAST,
+    LED,
     NEXT,
     OPEN,
     PRESENT,
@@ -119,12 +122,12 @@ def give_way(context: Any, at: Any) -> Any:
 
 @cache
 def kernel() -> Any:
-    """The kernel of whom `number` says: the caller is 0, helpers count from 1. A helper leaves after so many looks at the board."""
+    """The kernel of whom `number` says: the caller is 0, and has a job; helpers count from 1, and leave after so many looks at the board."""
 
     @compiled
-    def take_ranges(board, number):
+    def take_ranges(board, job, number):
         """Ranges of the call that is open, until there is none left; the longest come first."""
-        units, share, least = board[UNITS], board[SHARE], board[LEAST]
+        units, share, least = job[UNITS], job[SHARE], job[LEAST]
         a = ARGUMENTS + EACH * number
         first = look(board, NEXT)
         while first < units:
@@ -132,13 +135,13 @@ def kernel() -> Any:
             found = replace(board, NEXT, first, last)
             if found == first:
                 call(
-                    board[KERNEL],
-                    board[a],
-                    board[a + 1],
-                    board[a + 2],
-                    board[a + 3],
-                    board[a + 4],
-                    board[a + 5],
+                    job[KERNEL],
+                    job[a],
+                    job[a + 1],
+                    job[a + 2],
+                    job[a + 3],
+                    job[a + 4],
+                    job[a + 5],
                     first,
                     last,
                 )
@@ -146,18 +149,27 @@ def kernel() -> Any:
             first = found
 
     @compiled
-    def lead(board):
-        """Open a call, take part, close it, and wait for those inside: they write to the caller's arrays."""
-        write(board, OPEN, 1)
-        add(board, TURN, 1)
-        take_ranges(board, 0)
-        write(board, OPEN, 0)
-        looks = 0
-        while look(board, INSIDE) != 0:
-            breathe()
-            looks += 1
-            if (looks > AWAITED) & (board[GIVE_WAY] != 0):  # a helper may have lost its core
-                give_way(board[GIVE_WAY])
+    def lead(board, job_at):
+        """Open a call, take part, close it, and wait for those inside: they write to the caller's arrays.
+
+        All of it without the interpreter, so no exception can come before the end. Nothing where another has the board.
+        """
+        if replace(board, LED, 0, 1) == 0:
+            job = pointer(job_at, types.int64)
+            write(board, JOB, job_at)
+            write(board, NEXT, 0)
+            write(board, OPEN, 1)
+            add(board, TURN, 1)
+            take_ranges(board, job, 0)
+            write(board, OPEN, 0)
+            looks = 0
+            while look(board, INSIDE) != 0:
+                breathe()
+                looks += 1
+                if (looks > AWAITED) & (board[GIVE_WAY] != 0):  # a helper may have lost its core
+                    give_way(board[GIVE_WAY])
+            job[DONE] = 1
+            write(board, LED, 0)
 
     @compiled
     def attend(board, number, patience):
@@ -172,17 +184,19 @@ def kernel() -> Any:
                 continue
             seen, looks = turn, 0
             add(board, INSIDE, 1)
-            if (look(board, OPEN) == 1) & (number <= look(board, HELPERS)):
-                take_ranges(board, number)
+            if look(board, OPEN) == 1:  # its job is there until this helper leaves
+                job = pointer(look(board, JOB), types.int64)
+                if number <= job[HELPERS]:
+                    take_ranges(board, job, number)
             add(board, INSIDE, -1)
         add(board, PRESENT, -1)
 
     @machine.kernel
-    def share(board_at, number, patience, zero, nought, nil, first, last):
+    def share(board_at, number, job_or_patience, zero, nought, nil, first, last):
         board = pointer(board_at, types.int64)
         if number == 0:
-            lead(board)
+            lead(board, job_or_patience)
         else:
-            attend(board, number, patience)
+            attend(board, number, job_or_patience)
 
     return share

@@ -1,4 +1,7 @@
-"""The numbers of the board by which a caller and its helpers share a call out: int64, each busy one on a line of its own."""
+"""The numbers of the board by which a caller and its helpers share a call out: int64, each busy one on a line of its own.
+
+The call itself is a *job*: numbers that its caller has, and that nobody changes while somebody may look at them.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,15 @@ __all__ = [
     "ARGUMENTS",
     "AWAITED",
     "CLOSED",
+    "DONE",
     "EACH",
     "GIVE_WAY",
     "HELPERS",
     "INSIDE",
+    "JOB",
     "KERNEL",
     "LEAST",
+    "LED",
     "NEXT",
     "OPEN",
     "PRESENT",
@@ -21,20 +27,23 @@ __all__ = [
     "WORDS",
 ]
 
-OPEN, TURN, NEXT, INSIDE, PRESENT, CLOSED = range(0, 48, 8)
-"""Whether there is a call; how many there have been; its next unit; helpers at work on it; helpers that look at the board; and whether
-they are to leave for good."""
+LED, OPEN, TURN, NEXT, INSIDE, PRESENT, CLOSED = range(0, 56, 8)
+"""Whether a caller has the board; whether there is a call; how many there have been; its next unit; helpers at work on it; helpers
+that look at the board; and whether they are to leave for good."""
 
-KERNEL, UNITS, SHARE, LEAST, HELPERS, GIVE_WAY = range(48, 54)
-"""Of the call: its kernel's address, its units, how many times a range goes into the units that are left, the units of a
-range at least, and the helpers that may take part. And the address of the system's function by which a thread lets others
-have its core, 0 where there is none."""
+JOB, GIVE_WAY = 56, 57
+"""The address of the call's job; and of the system's function by which a thread lets others have its core, 0 where there
+is none."""
 
-ARGUMENTS, EACH = 56, 8
-"""Where the kernel's first six arguments are, for the caller and then for each helper; and words for each."""
+WORDS = 64
+"""Words of a board."""
 
-WORDS = ARGUMENTS
-"""Words of a board, without the arguments."""
+KERNEL, UNITS, SHARE, LEAST, HELPERS, DONE = range(6)
+"""Of a job: its kernel's address, its units, how many times a range goes into the units that are left, the units of a
+range at least, the helpers that may take part, and whether it has been done: it has not if another caller had the board."""
+
+ARGUMENTS, EACH = 8, 8
+"""Where in a job the kernel's first six arguments are, for the caller and then for each helper; and words for each."""
 
 AWAITED = 1 << 14
 """Looks at the board by a caller that waits for helpers, before it lets others have its core: some 0.5 ms."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any, Self
 
 import numpy as np
@@ -39,8 +38,8 @@ Shape = tuple[int, ...]
 streams = Kernels("running.streams")
 
 
-class _Flags(threading.local):
-    """Flags of one thread for small calls: a byte for each item, zero before and after a call."""
+class _Flags:
+    """Flags for small calls, one at a time: a byte for each item, zero before and after a call."""
 
     def __init__(self) -> None:
         self.memory, self.at = bytearray(), 0
@@ -60,7 +59,8 @@ class _Flags(threading.local):
         return found
 
 
-_flags = _Flags()
+_spare: list[_Flags] = []
+"""Flags that no call has. One that is interrupted does not give its own back, for they may not be zero."""
 
 
 def laid_alike(*calls: Any) -> None:
@@ -117,7 +117,8 @@ class Call:
         """All units, in this thread."""
         at_a, at_b = a.__array_interface__["data"][0], b.__array_interface__["data"][0]
         at_c = at_b if c is b else c.__array_interface__["data"][0]
-        scratch = of_this_thread().scratch(self.scratch)
+        memory = of_this_thread()
+        scratch = memory.scratch(self.scratch)
         self.kernel(at_a, at_b, at_c, scratch, self.plan.at, flags, 0, self.units)
 
     def share_out(self, a: Array, b: Array, c: Array, flags: int) -> None:
@@ -152,10 +153,10 @@ class Call:
             some = items[first:last]
             for run in np.split(some, np.flatnonzero(np.diff(some) != 1) + 1):  # neighbours
                 start, end = int(run[0]) * each, (int(run[-1]) + 1) * each
-                memory = of_this_thread().scratch(scratch)
-                kernel(at_a, at_b, at_c, memory, plan.at, room, start, end)
+                memory = of_this_thread()
+                kernel(at_a, at_b, at_c, memory.scratch(scratch), plan.at, room, start, end)
 
-        threads.run(task, len(items))
+        threads.run(task, len(items), held=(a, b, c, flags, self))
 
 
 class QuickCall(Call):
@@ -168,9 +169,14 @@ class QuickCall(Call):
         # Two flags for each item: it has a NaN; it has zeros whose order matters.
         size = 2 * self.plan.items
         if self.small:
-            self.run_alone(a, b, c, _flags.of(size))
-            if 1 in _flags.memory:
-                self.mend(a, b, c, _flags.taken(size))
+            try:
+                own = _spare.pop()
+            except IndexError:
+                own = _Flags()
+            self.run_alone(a, b, c, own.of(size))
+            if 1 in own.memory:
+                self.mend(a, b, c, own.taken(size))
+            _spare.append(own)
             return
         flags = np.zeros(size, np.uint8)
         self.share_out(a, b, c, flags.__array_interface__["data"][0])

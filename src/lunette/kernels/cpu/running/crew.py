@@ -2,6 +2,9 @@
 
 One caller has the crew at a time. Another who comes meanwhile shares its units out by the pool of `threads`, which
 any number may use. Which of the two serves, and who takes which range, has no bearing on the result.
+
+A caller may be interrupted anywhere, and may be a signal handler within another caller. So there is no lock here: a job is
+made ready, and one call of a kernel takes the board, has the job done and gives the board back.
 """
 
 from __future__ import annotations
@@ -11,30 +14,18 @@ import ctypes
 import os
 import threading
 import time
+from array import array
 from collections.abc import Callable
-from queue import SimpleQueue
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
+from lunette.background import Workers, forever
 from lunette.kernels import threads
 from lunette.kernels.cpu.compiling.library import Kernels
 from lunette.kernels.cpu.plans.sizes import CELLS_EACH, LINE
-from lunette.kernels.cpu.running.board import (
-    ARGUMENTS,
-    CLOSED,
-    EACH,
-    GIVE_WAY,
-    HELPERS,
-    KERNEL,
-    LEAST,
-    NEXT,
-    OPEN,
-    PRESENT,
-    SHARE,
-    UNITS,
-    WORDS,
-)
+from lunette.kernels.cpu.running.board import CLOSED, DONE, GIVE_WAY, LED, OPEN, PRESENT, WORDS
 from lunette.kernels.cpu.running.working_memory import Memory, of_this_thread
 
 __all__ = ["share_out"]
@@ -57,70 +48,81 @@ Arguments = Callable[[Memory], tuple[int, int, int, int, int, int]]
 
 
 class _Helper:
-    """A thread that looks at the board, or sleeps until it is woken."""
+    """What a thread works in that looks at the board, and how it is woken when it sleeps."""
 
-    def __init__(self, crew: _Crew, number: int) -> None:
-        self.crew, self.number, self.memory = crew, number, Memory()
-        self.calls: SimpleQueue[None] = SimpleQueue()
+    def __init__(self) -> None:
+        self.memory = Memory()
+        self.bell = threading.Lock()
+        self.bell.acquire()
         self.asleep = False
-        name = f"lunette-crew-{number}"
-        threading.Thread(target=self._attend, name=name, daemon=True).start()
 
-    def _attend(self) -> None:
-        crew = self.crew
-        while not crew.board[CLOSED]:
-            crew.share(crew.at, self.number, PATIENCE, 0, 0, 0, 0, 0)
-            self.asleep = True
-            # Who opens a call between these two lines does without this helper.
-            if not crew.board[OPEN]:
-                self.calls.get()
-            self.asleep = False
+    def sleep(self, crew: _Crew) -> None:
+        self.asleep = True
+        # Who opens a call between these two lines does without this helper.
+        if not crew.board[OPEN]:
+            self.bell.acquire()
+        self.asleep = False
 
     def wake(self) -> None:
-        if self.asleep:
-            self.asleep = False
-            self.calls.put(None)
+        if self.asleep and self.bell.locked():
+            with suppress(RuntimeError):  # another caller has just rung
+                self.bell.release()
 
 
 class _Crew:
     """The helpers, started on first use, and their board."""
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.helpers: list[_Helper] = []
-        memory = np.zeros(WORDS + EACH * (MOST + 1) + LINE // 8, np.int64)
-        # Helpers may look at it until the process is gone.
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(memory))
+        self.helpers: dict[int, _Helper] = {}
+        self.workers = Workers("lunette-crew", self._attend)
+        memory = np.zeros(WORDS + LINE // 8, np.int64)
         skip = -memory.__array_interface__["data"][0] % LINE // 8
         self.board = memory[skip:]
         self.at: int = self.board.__array_interface__["data"][0]
         self.board[GIVE_WAY] = _address_of_yield()
         self.share: Any = None
+        forever(self)
 
     def run(self, kernel: Any, arguments: Arguments, units: int, count: int) -> bool:
-        """All units, on `count` threads; False where the crew is at another call."""
-        if not self.lock.acquire(blocking=False):
+        """All units, on up to `count` threads; False where the crew is at another call."""
+        if self.board[LED]:
             return False
-        try:
-            self.share = self.share or attendance.kernel()
-            board, count = self.board, min(count, MOST)
-            while len(self.helpers) < count - 1:
-                self.helpers.append(_Helper(self, len(self.helpers) + 1))
-            board[KERNEL] = ctypes.cast(kernel, ctypes.c_void_p).value or 0
-            board[UNITS], board[HELPERS], board[NEXT] = units, count - 1, 0
-            board[SHARE], board[LEAST] = count * SHARE_EACH, max(1, units // (count * SHORTEST))
-            some = self.helpers[: count - 1]
-            for number, memory in enumerate((of_this_thread(), *(h.memory for h in some))):
-                board[ARGUMENTS + EACH * number :][:6] = arguments(memory)
-            for helper in some:
-                helper.wake()
-            self.share(self.at, 0, 0, 0, 0, 0, 0, 0)
-        finally:
-            self.lock.release()
-        return True
+        share = self.share = self.share or attendance.kernel()
+        count = self.workers.have(min(count, MOST) - 1) + 1
+        some = [self._helper(number) for number in range(1, count)]
+        at = ctypes.cast(kernel, ctypes.c_void_p).value or 0
+        own = of_this_thread()
+        job = array(
+            "q",
+            (
+                at,
+                units,
+                count * SHARE_EACH,
+                max(1, units // (count * SHORTEST)),
+                count - 1,
+                0,
+                0,
+                0,
+            ),
+        )
+        for memory in (own, *(h.memory for h in some)):
+            job.extend((*arguments(memory), 0, 0))
+        for helper in some:
+            helper.wake()
+        share(self.at, 0, job.buffer_info()[0], 0, 0, 0, 0, 0)
+        return bool(job[DONE])
+
+    def _helper(self, number: int) -> _Helper:
+        return self.helpers.get(number) or self.helpers.setdefault(number, _Helper())
+
+    def _attend(self, number: int) -> None:
+        helper = self._helper(number)
+        while not self.board[CLOSED]:
+            self.share(self.at, number, PATIENCE, 0, 0, 0, 0, 0)
+            helper.sleep(self)
 
     def dismiss(self) -> None:
-        """Have the helpers leave the board before the code that they run is gone; they look for a moment at most."""
+        """Have the helpers leave the board; they look for a moment at most."""
         self.board[CLOSED] = 1
         for _ in range(1000):
             if not self.board[PRESENT]:
@@ -145,11 +147,13 @@ def share_out(kernel: Any, arguments: Arguments, units: int, cells: int) -> None
     count = min(threads.get_num_threads(), units, max(1, cells // CELLS_EACH))
     if count <= 1:
         if units:
-            kernel(*arguments(of_this_thread()), 0, units)
+            memory = of_this_thread()
+            kernel(*arguments(memory), 0, units)
     elif not _crew.run(kernel, arguments, units, count):
 
         def task(first: int, last: int) -> None:
-            kernel(*arguments(of_this_thread()), first, last)
+            memory = of_this_thread()
+            kernel(*arguments(memory), first, last)
 
         threads.run(task, units, count)
 

@@ -89,7 +89,9 @@ class _Block:
         }
 
     def __del__(self) -> None:
-        _kept.give(self.block)
+        block = getattr(self, "block", None)
+        if block is not None:  # it was not interrupted before it had one
+            _kept.give(block)
 
 
 def new_array(shape: tuple[int, ...], dtype: Any) -> Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import numpy as np
 
@@ -17,19 +18,27 @@ memory lay there, one kept taking from the other what it was about to write (a 9
 
 
 class _Scratch:
-    """Memory that kernels use and nobody keeps."""
+    """Memory that kernels use and nobody keeps.
+
+    It grows and never shrinks, and what it had before stays: a signal handler may come, ask for more and go between
+    the question of a call for an address and its kernel. So it at least doubles.
+    """
 
     def __init__(self) -> None:
-        self.memory = np.empty(0, np.uint8)
-        self.size = self.at = 0
+        self.blocks: list[np.ndarray[Any, Any]] = []
+        self.newest = 0, 0  # bytes, and where they are
 
     def of(self, size: int) -> int:
         """The address of at least `size` bytes, from a page on."""
-        if self.size < size:
-            self.memory = np.empty(size + PAGE + 2 * APART, np.uint8)
-            address = self.memory.__array_interface__["data"][0]
-            self.size, self.at = size, -(-(address + APART) // PAGE) * PAGE
-        return self.at
+        known, at = self.newest
+        if known < size:
+            size = max(size, 2 * known)
+            block = np.empty(size + PAGE + 2 * APART, np.uint8)
+            self.blocks.append(block)
+            address = block.__array_interface__["data"][0]
+            at = -(-(address + APART) // PAGE) * PAGE
+            self.newest = size, at
+        return at
 
 
 class Memory:
@@ -48,5 +57,5 @@ _own = _OfThread()
 
 
 def of_this_thread() -> Memory:
-    """The memory of the thread that asks."""
+    """The memory of the thread that asks. Who uses it refers to it meanwhile: it may outlast what Python has of a thread."""
     return _own.memory
