@@ -13,7 +13,7 @@ from cases.channels_last import (
     turned_parts,
 )
 from lunette.kernels.cpu.rearranging import turning
-from lunette.kernels.cpu.running import results
+from lunette.kernels.cpu.memory import results
 
 OPS = (
     *(ln.MaxPool((3, 2), stride=(2, 1), padding=((1, 0), (0, 1)), ties=t) for t in TIES),

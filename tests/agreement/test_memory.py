@@ -10,7 +10,7 @@ import lunette as ln
 from cases import values
 from cases.agreement import direction, run
 from lunette.kernels import threads
-from lunette.kernels.cpu.running import results, working_memory
+from lunette.kernels.cpu.memory import results, working_memory
 
 SHAPE = (8, 64, 96, 96)
 SCRATCH = 4 << 20

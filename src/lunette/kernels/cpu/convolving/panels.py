@@ -15,7 +15,7 @@ import numpy as np
 
 from lunette.kernels.cpu.compiling.machine import apart, compiled, kernel
 from lunette.kernels.cpu.convolving.products import multiply_add
-from lunette.kernels.cpu.convolving.slabs import elements, lay, place, put
+from lunette.kernels.cpu.convolving.slabs import Sizes, area_of, clear, elements, lay, place, put
 from lunette.kernels.cpu.convolving.vectors import (
     SUMS,
     VECTOR_BYTES,
@@ -24,7 +24,16 @@ from lunette.kernels.cpu.convolving.vectors import (
     transpose_square,
 )
 
-__all__ = ["BLOCKS", "COLUMNS", "ROWS", "copied", "in_place", "pack"]
+__all__ = [
+    "BLOCKS",
+    "COLUMNS",
+    "ROWS",
+    "copied",
+    "in_place",
+    "pack",
+    "rooms_in_place",
+    "rooms_of_copied",
+]
 
 COLUMNS = 3
 ROWS = SUMS // COLUMNS
@@ -67,6 +76,8 @@ def pack(
 def align(target, pitch, slab, table, count, begin, positions, wide, width, zero, size):
     """A panel of a block's positions, from `begin`, side by side in each of `count` rows.
 
+    Reads whole vectors: up to one past the last plane of the slab.
+
     Position p is at `p // wide · width + p % wide` from the row's place in the slab; `table` is the
     address of these places.
     """
@@ -76,12 +87,13 @@ def align(target, pitch, slab, table, count, begin, positions, wide, width, zero
         to, first = target + v * VECTOR_BYTES, begin + v * lanes
         y, x = first // wide, first % wide
         at = slab + (y * width + x) * size
-        # Each further row of positions begins in some lane, and skips what lies between rows.
-        low, jump = wide - x, (width - wide) * size
-        collect(1, to, pitch, at, at + jump, table, count, low, zero)
+        # Each further row of positions begins in some lane, and skips what lies between rows. Lanes past the last
+        # position take what follows: there may be no further row.
+        low, jump, known = wide - x, (width - wide) * size, positions - first
+        collect(1, to, pitch, at, at + jump if low < known else at, table, count, low, zero)
         low += wide
         at += 2 * jump
-        while low < lanes:
+        while low < min(lanes, known):
             collect(0, to, pitch, at, at, table, count, low, zero)
             low += wide
             at += jump
@@ -116,9 +128,21 @@ def multiply(
         )  # fmt: skip
 
 
+def rooms_of_copied(cut: Any, sources: int, channels: int, rows: int, size: int) -> Sizes:
+    """Bytes of slab, tile, sums and starts of `copied`."""
+    lanes, taps = VECTOR_BYTES // size, cut.table.size // cut.slab_channels
+    columns, row_blocks = COLUMNS * lanes, -(-rows // ROWS)
+    positions = int(np.prod(cut.slab.blocks))
+    once = sources * -(-channels // cut.slab_channels) == 1
+    slots = min(cut.near, -(-positions // columns)) if once else -(-positions // columns)
+    tile = cut.near * cut.channel_chunk * min(taps, cut.tap_chunk) * columns
+    numbers = cut.slab_channels * area_of(cut) + lanes, tile, row_blocks * slots * ROWS * columns
+    return tuple(n * size for n in (*numbers, row_blocks * ROWS * lanes))
+
+
 @kernel
 def copied(
-    first, last, units, counts, lengths, steps, blocks, shape, planes, table, slab_channels,
+    first, last, rooms, units, counts, lengths, steps, blocks, shape, planes, table, slab_channels,
     channel_chunk, tap_chunk, near, sources, offsets, channels, strides, in_channels, packed, rows,
     group_rows, bias, out, out_offsets, out_channel, out_strides, zero, size,
 ):  # fmt: skip
@@ -127,7 +151,7 @@ def copied(
     `out[group·group_rows + r] = bias + Σ_source Σ_channel Σ_tap packed · source`, a fold that starts
     from the bias and takes channels and taps in order, chunk after chunk. A slab has `slab_channels`;
     `table` has the offset in it, in bytes, of each (channel, tap); `near` panels are multiplied
-    together.
+    together. `rooms` are the addresses of memory to work in, as `rooms_of_copied` has it.
     """
     rank, count_taps = counts.size, table.size // slab_channels
     lanes = VECTOR_BYTES // size
@@ -137,15 +161,8 @@ def copied(
     depth, row_blocks = in_channels * count_taps, (rows + ROWS - 1) // ROWS
     slabs = (in_channels + slab_channels - 1) // slab_channels
     once = sources.size * slabs == 1
-    slots = near if once else (blocks[0] * blocks[1] + columns - 1) // columns
-    line = 64 // size  # buffers start on a cache line
-    slab = np.empty(slab_channels * area + columns + line, type(zero))
-    tile = np.empty(near * channel_chunk * min(count_taps, tap_chunk) * columns + line, type(zero))
-    sums = np.empty(row_blocks * slots * ROWS * columns + line, type(zero))
-    starts = np.empty(row_blocks * ROWS * lanes + line, type(zero))
-    slab_at, tile_at = -(-slab.ctypes.data // 64) * 64, -(-tile.ctypes.data // 64) * 64
-    sums_at, starts_at = -(-sums.ctypes.data // 64) * 64, -(-starts.ctypes.data // 64) * 64
-    slab[slab_channels * area :] = zero
+    slab_at, tile_at, sums_at, starts_at = rooms[0], rooms[1], rooms[2], rooms[3]
+    clear(slab_at + slab_channels * area * size, lanes, zero)
     spread = elements(starts_at, zero)
     index, first_later = np.zeros(rank, np.int64), np.zeros(near, np.int64)
     stride, jump = out_strides[rank - 1], out_strides[rank - 2]
@@ -231,8 +248,6 @@ def copied(
                         at + direct * pitch, pitch, rows - direct, q * columns,
                         min(columns, left), wide, wide, jump, stride, lanes, zero, size,
                     )  # fmt: skip
-    # An array is freed after its last mention, and these are in use until here by their addresses.
-    return slab.size, tile.size, sums.size, starts.size
 
 
 @compiled
@@ -267,26 +282,23 @@ def _in_place(height: int, width: int) -> Any:
 
     @kernel
     def in_place(
-        first, last, units, counts, lengths, steps, blocks, shape, planes, table, chunk, sources,
+        first, last, rooms, units, counts, lengths, steps, blocks, shape, planes, table, chunk, sources,
         offsets, channels, strides, in_channels, packed, rows, group_rows, bias, out, out_offsets,
         out_channel, out_strides, zero, size,
     ):  # fmt: skip
         """Units (group, block of output rows): `out = bias + Σ packed · source`, the same fold.
 
         `table` has the offset in the slab, in bytes, of each (channel, tap); `chunk` of them are
-        multiplied with all output channels while they are in the first-level cache.
+        multiplied with all output channels while they are in the first-level cache. `rooms` are the
+        addresses of memory to work in, as `rooms_in_place` has it; a panel may be read past the slab.
         """
         rank, depth = counts.size, table.size
         slab_high, slab_wide = shape
         area = in_channels * planes.shape[0] * slab_high * slab_wide
         lanes, row_blocks = VECTOR_BYTES // size, (rows + height - 1) // height
-        columns, pitch, line = width * lanes, width * VECTOR_BYTES, 64 // size
-        slab = np.empty(sources.size * area + columns + line, type(zero))
-        slab[sources.size * area :] = zero
-        sums = np.empty(row_blocks * height * columns + line, type(zero))
-        starts = np.empty(row_blocks * height * lanes + line, type(zero))
-        slab_at, sums_at = -(-slab.ctypes.data // 64) * 64, -(-sums.ctypes.data // 64) * 64
-        starts_at = -(-starts.ctypes.data // 64) * 64
+        columns, pitch = width * lanes, width * VECTOR_BYTES
+        slab_at, sums_at, starts_at = rooms[0], rooms[1], rooms[2]
+        clear(slab_at + sources.size * area * size, columns, zero)
         spread = elements(starts_at, zero)
         index = np.zeros(rank, np.int64)
         stride, jump = out_strides[rank - 1], out_strides[rank - 2]
@@ -357,10 +369,16 @@ def _in_place(height: int, width: int) -> Any:
                     sums_at + direct * pitch, pitch, rows - direct, begin,
                     min(columns, positions - begin), wide, slab_wide, jump, stride, lanes, zero, size,
                 )  # fmt: skip
-        # An array is freed after its last mention, and these are in use until here.
-        return slab.size, sums.size, starts.size
 
     return in_place
+
+
+def rooms_in_place(cut: Any, sources: int, channels: int, rows: int, size: int) -> Sizes:
+    """Bytes of slab, sums and starts of `in_place`."""
+    height, width = BLOCKS[cut.variant]
+    lanes, made = VECTOR_BYTES // size, -(-rows // height) * height
+    slab = sources * channels * area_of(cut) + width * lanes
+    return tuple(n * size for n in (slab, made * width * lanes, made * lanes))
 
 
 in_place = tuple(_in_place(height, width) for height, width in BLOCKS)

@@ -16,7 +16,15 @@ from numba.extending import intrinsic
 from lunette.kernels.cpu.compiling.machine import apart, compiled
 from lunette.kernels.cpu.convolving.vectors import copy_column, copy_vectors, lay_row
 
-__all__ = ["elements", "lay", "place", "put"]
+__all__ = ["Sizes", "area_of", "clear", "elements", "lay", "place", "put"]
+
+Sizes = tuple[int, ...]
+"""Bytes of the rooms that a kernel works in."""
+
+
+def area_of(cut: Any) -> int:
+    """Cells of a channel's planes in a slab."""
+    return len(cut.slab.planes) * int(cut.slab.shape[0] * cut.slab.shape[1])
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -28,6 +36,14 @@ def elements(context: Any, address: Any, zero: Any) -> Any:
         return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
 
     return result(address, zero), generate
+
+
+@compiled
+def clear(at, count, zero):
+    """Zeros for `count` numbers: what is read past a slab meets weights all the same, and may be slow."""
+    numbers = elements(at, zero)
+    for i in range(count):
+        numbers[i] = zero
 
 
 @compiled

@@ -15,7 +15,7 @@ import numpy as np
 
 from lunette.kernels.cpu.compiling.machine import apart, compiled, kernel
 from lunette.kernels.cpu.convolving.products import multiply_sliding
-from lunette.kernels.cpu.convolving.slabs import elements, lay, place, put
+from lunette.kernels.cpu.convolving.slabs import Sizes, area_of, clear, elements, lay, place, put
 from lunette.kernels.cpu.convolving.vectors import (
     VECTOR_BYTES,
     ask_line,
@@ -23,7 +23,7 @@ from lunette.kernels.cpu.convolving.vectors import (
     transpose_square,
 )
 
-__all__ = ["sliding"]
+__all__ = ["rooms_of_sliding", "sliding"]
 
 POSITIONS = 128
 """Positions of the rows that are summed while a chunk of the weights is in the first-level cache."""
@@ -49,13 +49,26 @@ def turn(to, channel, at, row, rows, count, stride, square, lanes, zero, size):
                 )  # fmt: skip
 
 
+def rooms_of_sliding(cut: Any, sources: int, channels: int, rows: int, size: int) -> Sizes:
+    """Bytes of slab, sums, starts and a square of `sliding`."""
+    vectors, length, run, _ = cut.slide
+    lanes, (high, wide) = VECTOR_BYTES // size, cut.slab.blocks.tolist()
+    row_lanes, positions = vectors * lanes, -(-wide // length) * length
+    row_blocks = -(-rows // row_lanes)
+    once = sources * -(-channels // cut.slab_channels) == 1
+    kept = min(high, max(1, POSITIONS // positions)) if once else row_blocks * high
+    slab = cut.slab_channels * area_of(cut) + length + run + lanes
+    sums = (kept * positions + lanes) * row_lanes
+    return tuple(n * size for n in (slab, sums, row_blocks * row_lanes, lanes * lanes))
+
+
 @cache
 def sliding(vectors: int, length: int, run: int, back: int) -> Any:
     """The kernel for so many vectors of channels, positions, and taps side by side."""
 
     @kernel
     def sliding(
-        first, last, units, counts, lengths, steps, blocks, shape, planes, table, slab_channels,
+        first, last, rooms, units, counts, lengths, steps, blocks, shape, planes, table, slab_channels,
         channel_chunk, sources, offsets, channels, strides, in_channels, packed, rows, group_rows,
         bias, out, out_offsets, out_channel, out_strides, zero, size,
     ):  # fmt: skip
@@ -63,7 +76,8 @@ def sliding(vectors: int, length: int, run: int, back: int) -> Any:
 
         A slab has `slab_channels`; `table` has the offset in it, in bytes, of each (channel, run of
         taps). The weights of `channel_chunk` are multiplied with all positions of a block while
-        they are in the first-level cache.
+        they are in the first-level cache. `rooms` are the addresses of memory to work in, as
+        `rooms_of_sliding` has it; positions past a row's last are read past the slab.
         """
         rank, runs = counts.size, table.size // slab_channels
         lanes = VECTOR_BYTES // size
@@ -74,18 +88,11 @@ def sliding(vectors: int, length: int, run: int, back: int) -> Any:
         pitch, step = row_lanes * size, run * row_lanes * size
         slabs = (in_channels + slab_channels - 1) // slab_channels
         once = sources.size * slabs == 1
-        line = 64 // size  # buffers start on a cache line
         # Positions of a row, rounded up, and those that the last vector of a transpose reads.
         row_positions = (blocks[1] + length - 1) // length * length
         lines = min(blocks[0], max(1, POSITIONS // row_positions))
-        places_kept = lines if once else row_blocks * blocks[0]
-        slab = np.empty(slab_channels * area + length + run + lanes + line, type(zero))
-        sums = np.empty((places_kept * row_positions + lanes) * row_lanes + line, type(zero))
-        starts = np.empty(row_blocks * row_lanes + line, type(zero))
-        square = np.empty(lanes * lanes + line, type(zero))
-        slab_at, sums_at = -(-slab.ctypes.data // 64) * 64, -(-sums.ctypes.data // 64) * 64
-        starts_at, square_at = -(-starts.ctypes.data // 64) * 64, -(-square.ctypes.data // 64) * 64
-        slab[slab_channels * area :] = zero
+        slab_at, sums_at, starts_at, square_at = rooms[0], rooms[1], rooms[2], rooms[3]
+        clear(slab_at + slab_channels * area * size, length + run + lanes, zero)
         spread = elements(starts_at, zero)
         index = np.zeros(rank, np.int64)
         stride, jump = out_strides[rank - 1], out_strides[rank - 2]
@@ -153,7 +160,5 @@ def sliding(vectors: int, length: int, run: int, back: int) -> Any:
                                 stride, square_at, lanes, zero, size,
                             )  # fmt: skip
                             q += together
-        # An array is freed after its last mention, and these are in use until here.
-        return slab.size, sums.size, starts.size, square.size
 
     return sliding

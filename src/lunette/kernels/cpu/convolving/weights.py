@@ -7,15 +7,26 @@ a vector holds positions.
 # mypy: disallow-untyped-defs = False
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from lunette.kernels.cpu.compiling.machine import apart, compiled, kernel
 from lunette.kernels.cpu.convolving import products
 from lunette.kernels.cpu.convolving.products import multiply_across
-from lunette.kernels.cpu.convolving.slabs import elements, lay, place
+from lunette.kernels.cpu.convolving.slabs import Sizes, area_of, elements, lay, place
 from lunette.kernels.cpu.convolving.vectors import SUMS, VECTOR_BYTES, transpose_square
 
-__all__ = ["ROWS_MOST", "TAPS", "dots", "height", "outer", "transpose"]
+__all__ = [
+    "ROWS_MOST",
+    "TAPS",
+    "dots",
+    "height",
+    "outer",
+    "rooms_of_dots",
+    "rooms_of_outer",
+    "transpose",
+]
 
 ROWS_4, ROWS_2, ROWS_1 = SUMS // 4, SUMS // 2, min(12, SUMS)
 """Taps of a block of `outer`, by its vectors of channels."""
@@ -103,9 +114,15 @@ def transpose(
                             out[j * width + q] = zero
 
 
+def rooms_of_outer(cut: Any, size: int) -> Sizes:
+    """Bytes of the slab of `outer`: the channels of its deepest chunk, and a vector that may be written past them."""
+    deepest = int((cut.chunks[:, 1] - cut.chunks[:, 0]).max(initial=0))
+    return (deepest * area_of(cut) * size + VECTOR_BYTES,)
+
+
 @kernel
 def outer(
-    first, last, start, stop, base, counts, lengths, steps, blocks, shape, planes, table, chunks,
+    first, last, rooms, start, stop, base, counts, lengths, steps, blocks, shape, planes, table, chunks,
     source, offsets, channel, strides, groups, in_channels, windows, lanes, sums, sums_pitch,
     zero, size, vector,
 ):  # fmt: skip
@@ -113,16 +130,11 @@ def outer(
 
     A chunk is (first channel, last channel, rows, first plane, last plane) and a row of `table`,
     offsets in the slab; one of several channels has all planes. Blocks `start … stop` of output rows
-    are summed one by one; `windows` begins at position `base`.
+    are summed one by one; `windows` begins at position `base`. `rooms` has the address of the slab.
     """
     rank = counts.size
     height, width = shape
-    deepest = 0
-    for i in range(chunks.shape[0]):
-        deepest = max(deepest, chunks[i, 1] - chunks[i, 0])
-    line = 64 // size
-    slab = np.empty(deepest * planes.shape[0] * height * width + vector + line, type(zero))
-    slab_at = -(-slab.ctypes.data // 64) * 64
+    slab_at = rooms[0]
     index = np.zeros(rank, np.int64)
     step = groups * lanes * size
     pitch = lanes * size
@@ -172,25 +184,27 @@ def outer(
                             y + r * pitch, pitch, wide, high, jump, zero,
                         )  # fmt: skip
                     lane += vector
-    # An array is freed after its last mention, and this is in use until here by its address.
-    return slab.size
+
+
+def rooms_of_dots(cut: Any, size: int) -> Sizes:
+    """Bytes of the slab of `dots`, and a vector that may be written past it, and of its lines."""
+    return area_of(cut) * size + VECTOR_BYTES, int(np.prod(cut.slab.blocks)) * size
 
 
 @kernel
 def dots(
-    first, last, units, counts, lengths, steps, blocks, shape, planes, table, source, offsets,
+    first, last, rooms, units, counts, lengths, steps, blocks, shape, planes, table, source, offsets,
     channel, strides, in_channels, windows, window_offsets, window_channel, window_strides, rows,
     sums, zero, size,
 ):  # fmt: skip
     """Units (group): add `Σ_position slab · window` to `sums[group, row, channel, tap]`.
 
     `table` has the taps' offsets in the slab, in bytes, and `sums` as many taps: a multiple of TAPS.
+    `rooms` has the addresses of the slab, and of lines for windows whose numbers are not side by side.
     """
     rank = counts.size
     height, width = shape
-    slab = np.empty(planes.shape[0] * height * width + VECTOR_BYTES // size, type(zero))
-    lines = np.empty(blocks[0] * blocks[1], type(zero))
-    slab_at = np.int64(slab.ctypes.data)
+    slab_at, lines = rooms[0], elements(rooms[1], zero)
     index = np.zeros(rank, np.int64)
     stride = window_strides[rank - 1]
     for group in range(first, last):
@@ -215,11 +229,9 @@ def dots(
                             values = elements(at + y * line_step, zero)
                             for x in range(wide):
                                 lines[y * wide + x] = values[x * stride]
-                        at, line_step = np.int64(lines.ctypes.data), wide * size
+                        at, line_step = rooms[1], wide * size
                     for t in range(0, table.size, TAPS):
                         products.dots(
                             TAPS, slab_at, table[t:].ctypes.data, at, wide, high, width * size,
                             line_step, sums[group, r, c, t:].ctypes.data, zero,
                         )  # fmt: skip
-    # An array is freed after its last mention, and these are in use until here by their addresses.
-    return slab.size, lines.size

@@ -27,7 +27,7 @@ from lunette.kernels.cpu.running.calls import (
     TiedTangent,
 )
 from lunette.kernels.cpu.running.crew import share_out
-from lunette.kernels.cpu.running.results import new_array
+from lunette.kernels.cpu.memory.results import new_array
 from lunette.ops.pooling import Pooling
 from lunette.reductions import Max, Mean, SmoothMax
 

@@ -35,7 +35,7 @@ from lunette.kernels.cpu.running.board import (
     UNITS,
     WORDS,
 )
-from lunette.kernels.cpu.running.working_memory import Memory, of_this_thread
+from lunette.kernels.cpu.memory.working_memory import Memory, of_this_thread
 
 __all__ = ["share_out"]
 

@@ -116,18 +116,19 @@ class PairRooms:
         if back:
             some = self.readers[begin:end]
             some = some[some[:, 1] > some[:, 0]]
-            if not len(some):
-                return 1, 1
+            if not len(some):  # zeros all the same
+                return 1, (high - low) * prod(self.extents[1:])
             begin, end = int(some[:, 0].min()), int(some[:, 1].max())
         reads = self.windows[begin:end]
         rows, outputs = int(reads[:, 1].max() - reads[:, 0].min()), end - begin
         extents, counts = self.extents[1:], self.counts[1:]
         line = max(rows, outputs, high - low, *extents, *counts)
         pairs = [outputs * prod(counts)]
+        if back:
+            pairs.append((high - low) * prod(extents))
         # Axes are folded from the last to the first, of a gradient there and back.
         for axis in range(len(extents)):
             pairs.append(rows * prod(extents[:axis]) * prod(counts[axis:]))
             if back:
                 pairs.append(outputs * prod(counts[:axis]) * prod(extents[axis:]))
-                pairs.append((high - low) * prod(extents))
         return line, max(pairs)
