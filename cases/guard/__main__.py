@@ -6,11 +6,13 @@ Each draw is written before it is performed, so that whoever watches knows which
 from __future__ import annotations
 
 import argparse
-import sys
+import os
 
 from cases.guard.calls import perform
+from cases.guard.directed import DIRECTED
 from cases.guard.draws import DTYPES, draw
 from cases.guard.faults import report_faults
+from cases.guard.small_sizes import make_sizes_small
 
 
 def main() -> None:
@@ -20,16 +22,24 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--dtypes", nargs="+", choices=sorted(set(DTYPES)), default=DTYPES)
+    parser.add_argument("--small-sizes", action="store_true", help="see cases/guard/small_sizes.py")
+    parser.add_argument("--directed", action="store_true", help="those chosen by hand")
     arguments = parser.parse_args()
     report_faults()
-    for number in range(arguments.first, arguments.first + arguments.count):
-        now = draw(arguments.seed, number, tuple(arguments.dtypes))
+    if arguments.small_sizes:
+        make_sizes_small()
+    numbers = range(arguments.first, arguments.first + arguments.count)
+    for number in numbers[: len(DIRECTED) if arguments.directed else None]:
+        if arguments.directed:
+            now = DIRECTED[number]
+        else:
+            now = draw(arguments.seed, number, tuple(arguments.dtypes))
         print("begin", number, now, flush=True)
         try:
             print("end", number, perform(now), flush=True)
         except AssertionError as error:
             print("wrong", number, str(error).replace("\n", " "), flush=True)
-    sys.stdout.flush()
+    os._exit(0)  # arrays that modules hold would be freed after the code that does it
 
 
 main()

@@ -6,6 +6,7 @@ import gc
 import sys
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -101,10 +102,11 @@ def _calls(draw: Draw) -> Iterator[tuple[str, Callable[[], Any]]]:
     except ValueError:  # windows of more taps than a byte tells apart
         return
     yield "offsets", lambda: offsets.forward_with_offsets(op, x)
-    any_bytes = rng.integers(0, 256, out).astype(np.uint8)
-    for name, some in (("offsets", kept), ("wrong offsets", any_bytes)):
-        yield f"vjp from {name}", lambda some=some: offsets.vjp_from_offsets(op, some, grad, x.shape)  # type: ignore[misc]
-        yield f"jvp from {name}", lambda some=some: offsets.jvp_from_offsets(op, some, tangents[0])  # type: ignore[misc]
+    shift = np.uint8(rng.integers(256))
+    wrong = array(out, "uint8", next(layouts), "plain", rng, op.rank) + shift
+    for name, some in (("offsets", kept), ("wrong offsets", wrong)):
+        yield f"vjp from {name}", partial(offsets.vjp_from_offsets, op, some, grad, x.shape)
+        yield f"jvp from {name}", partial(offsets.jvp_from_offsets, op, some, tangents[0])
 
 
 def forget() -> None:
@@ -112,7 +114,7 @@ def forget() -> None:
     for name, module in list(sys.modules.items()):
         if name.startswith("lunette."):
             for value in list(vars(module).values()):
-                if hasattr(value, "cache_clear") and hasattr(value, "cache_info"):
-                    if value.cache_info().maxsize is not None:  # the others hold code, not tables
-                        value.cache_clear()
+                # Those without a bound hold code, not tables.
+                if hasattr(value, "cache_info") and value.cache_info().maxsize is not None:
+                    value.cache_clear()
     gc.collect()

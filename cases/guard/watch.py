@@ -5,14 +5,19 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
+from pathlib import Path
 from typing import NamedTuple
 
+from cases.guard.directed import DIRECTED
 from cases.guard.draws import DTYPES
 
-__all__ = ["Sweep", "sweep"]
+__all__ = ["ROOT", "Sweep", "directed", "sweep"]
+
+ROOT = Path(__file__).parents[2]
+"""Where `cases` is."""
 
 PATIENCE = 600
-"""Seconds without a word after which a draw counts as hung."""
+"""Seconds that a process may take to end after its last word."""
 
 
 class Sweep(NamedTuple):
@@ -25,28 +30,35 @@ class Sweep(NamedTuple):
 def sweep(
     seed: int, first: int, count: int, dtypes: tuple[str, ...] = DTYPES, most: int = 20
 ) -> Sweep:
-    """Perform `count` draws from `first` on, in some dtypes; after `most` findings, no more."""
+    """Perform `count` draws from `first` on, in some dtypes; after `most` findings, no more.
+
+    Of odd seeds sizes are small, as `small_sizes` has them.
+    """
+    options = [f"--seed={seed}", "--dtypes", *dtypes, *["--small-sizes"] * (seed % 2)]
+    return _watched(first, count, options, most)
+
+
+def directed() -> Sweep:
+    """Perform the draws that were chosen by hand."""
+    return _watched(0, len(DIRECTED), ["--directed"], len(DIRECTED))
+
+
+def _watched(first: int, count: int, options: list[str], most: int) -> Sweep:
     calls, findings, last = 0, [], first + count
     while first < last and len(findings) < most:
-        done, found, first = _child(seed, first, last, dtypes)
+        done, found, first = _child(first, last, options)
         calls += done
         findings += found
     return Sweep(calls, findings)
 
 
-def _child(
-    seed: int, first: int, last: int, dtypes: tuple[str, ...]
-) -> tuple[int, list[str], int]:
+def _child(first: int, last: int, options: list[str]) -> tuple[int, list[str], int]:
     """One process: calls made, findings, and the draw to go on with."""
-    arguments = [f"--seed={seed}", f"--first={first}", f"--count={last - first}"]
-    arguments += ["--dtypes", *dtypes]
-    calls, findings, now, at = 0, [], "", first
+    calls, findings, now, at = 0, [], "before the first draw", first
+    command = [sys.executable, "-m", "cases.guard", f"--first={first}", f"--count={last - first}"]
     with tempfile.TemporaryFile("w+") as errors:
         process = subprocess.Popen(
-            [sys.executable, "-m", "cases.guard", *arguments],
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            text=True,
+            command + options, stdout=subprocess.PIPE, stderr=errors, text=True, cwd=ROOT
         )
         assert process.stdout is not None
         for line in process.stdout:
@@ -55,11 +67,11 @@ def _child(
             if word == "begin":
                 now = rest
             elif word == "end":
-                calls, now = calls + int(rest), ""
+                calls += int(rest)
             else:
                 findings.append(f"{now}: {rest}")
-                now = ""
         if process.wait(PATIENCE):
             errors.seek(0)
-            findings.append(f"{now or 'before the first draw'}: {errors.read()[-3000:]}")
-    return calls, findings, at if now else last
+            findings.append(f"{now}: {errors.read()[-3000:]}")
+            return calls, findings, max(at, first + 1)
+    return calls, findings, last

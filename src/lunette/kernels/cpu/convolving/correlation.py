@@ -198,8 +198,12 @@ def share(
     """Run a kernel's units on all threads, or on so many; where it works in `rooms`, they are its third argument."""
 
     def task(first: int, last: int) -> None:
-        memory = (of_this_thread().rooms(rooms),) if rooms else ()
-        kernel(first, last, *memory, *arguments)
+        if not rooms:
+            kernel(first, last, *arguments)
+            return
+        at, kept = of_this_thread().rooms(rooms)  # until the kernel is done
+        kernel(first, last, at, *arguments)
+        del kept
 
     threads.run(task, units, workers)
 

@@ -203,7 +203,7 @@ def dots(
     `rooms` has the addresses of the slab, and of lines for windows whose numbers are not side by side.
     """
     rank = counts.size
-    height, width = shape
+    width = shape[1]
     slab_at, lines = rooms[0], elements(rooms[1], zero)
     index = np.zeros(rank, np.int64)
     stride = window_strides[rank - 1]

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from lunette.kernels.cpu.plans.sizes import PAGE
 from lunette.kernels.cpu.memory.working_memory import exact
+from lunette.kernels.cpu.plans.sizes import PAGE
 
 __all__ = ["new_array"]
 
@@ -51,7 +51,9 @@ class _Kept:
 
     def take(self, size: int) -> Array:
         """A block of `size` bytes and a page more."""
-        if self.limit is None:  # asked for here: who gives a block back may be a destructor, which cannot refuse
+        if (
+            self.limit is None
+        ):  # now: whoever gives it back may be a destructor, which cannot refuse
             self.limit = _limit()
         for _ in range(len(self.blocks)):
             try:

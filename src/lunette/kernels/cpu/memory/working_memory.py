@@ -21,6 +21,9 @@ APART = 16 * PAGE
 """Bytes on either side that nobody uses. Processors fetch what lies ahead, by more than a page: where the next thread's
 memory lay there, one kept taking from the other what it was about to write (a 9×9 max took 0.65 to 1.0 ms by chance)."""
 
+KEPT = 16 << 20
+"""Bytes of several blocks that are kept for the next call, at most."""
+
 Array = np.ndarray[Any, Any]
 
 _exact = False
@@ -50,7 +53,7 @@ class _Scratch:
             if _exact:  # `size` stays what it was: the next call gets another block
                 self.memory = np.empty(-(-size // LINE) * LINE, np.uint8)
                 return _address(self.memory)
-            self.memory = np.empty(size + LINE + PAGE + 2 * APART, np.uint8)
+            self.memory = np.empty(size + PAGE + 2 * APART + LINE, np.uint8)
             self.size, self.at = size, -(-(_address(self.memory) + APART) // PAGE) * PAGE
         return self.at
 
@@ -59,15 +62,22 @@ class _Rooms:
     """Several blocks at a time, each from a line on."""
 
     def __init__(self) -> None:
-        self.scratch, self.blocks = _Scratch(), np.empty(0, np.int64)
+        self.scratch, self.places = _Scratch(), np.empty(0, np.int64)
+        self.sizes: tuple[int, ...] = ()
 
-    def of(self, sizes: Any) -> Array:
-        """The addresses of blocks of at least so many bytes, whole lines; an array of int64."""
-        lines = -(-np.asarray(sizes, np.int64) // LINE) * LINE
+    def of(self, sizes: tuple[int, ...]) -> tuple[Array, Any]:
+        """The addresses of blocks of at least so many bytes, whole lines, and what has to be kept while they are used."""
+        if self.sizes == sizes:
+            return self.places, None
+        lines = [-(-size // LINE) * LINE for size in sizes]
         if _exact:
-            self.blocks = [np.empty(size, np.uint8) for size in lines.tolist()]
-            return np.array([*map(_address, self.blocks)], np.int64)
-        return self.scratch.of(int(lines.sum())) + np.cumsum(lines) - lines
+            blocks = [np.empty(size, np.uint8) for size in lines]
+            return np.array([*map(_address, blocks)], np.int64), blocks
+        scratch = self.scratch if sum(lines) <= KEPT else _Scratch()
+        places = np.cumsum([scratch.of(sum(lines)), *lines[:-1]], dtype=np.int64)
+        if scratch is self.scratch:
+            self.sizes, self.places = sizes, places
+        return places, scratch
 
 
 class Memory:

@@ -16,9 +16,9 @@ import numpy as np
 
 from lunette.kernels import threads
 from lunette.kernels.cpu.compiling.library import Kernels
-from lunette.kernels.cpu.plans.plan import in_a_row, lane_axis, memory_order
 from lunette.kernels.cpu.memory.results import new_array
 from lunette.kernels.cpu.memory.working_memory import exact
+from lunette.kernels.cpu.plans.plan import in_a_row, lane_axis, memory_order
 
 __all__ = ["ChannelsLast", "channels_last"]
 

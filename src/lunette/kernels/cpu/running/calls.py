@@ -9,13 +9,13 @@ import numpy as np
 
 from lunette.kernels import threads
 from lunette.kernels.cpu.compiling.library import Kernels
+from lunette.kernels.cpu.memory.results import new_array
+from lunette.kernels.cpu.memory.working_memory import exact, of_this_thread
 from lunette.kernels.cpu.plans.pieces import Pieces
 from lunette.kernels.cpu.plans.plan import Plan, memory_order
 from lunette.kernels.cpu.plans.sizes import SMALL
 from lunette.kernels.cpu.plans.tiling import Tiling
 from lunette.kernels.cpu.running.crew import share_out
-from lunette.kernels.cpu.memory.results import new_array
-from lunette.kernels.cpu.memory.working_memory import exact, of_this_thread
 
 __all__ = [
     "Call",

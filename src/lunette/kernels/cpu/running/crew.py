@@ -19,6 +19,7 @@ import numpy as np
 
 from lunette.kernels import threads
 from lunette.kernels.cpu.compiling.library import Kernels
+from lunette.kernels.cpu.memory.working_memory import Memory, of_this_thread
 from lunette.kernels.cpu.plans.sizes import CELLS_EACH, LINE
 from lunette.kernels.cpu.running.board import (
     ARGUMENTS,
@@ -35,7 +36,6 @@ from lunette.kernels.cpu.running.board import (
     UNITS,
     WORDS,
 )
-from lunette.kernels.cpu.memory.working_memory import Memory, of_this_thread
 
 __all__ = ["share_out"]
 

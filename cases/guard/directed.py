@@ -1,0 +1,33 @@
+"""Draws chosen by hand: calls that once left their memory, and those nearest to an edge."""
+
+from __future__ import annotations
+
+import lunette as ln
+from cases.guard.draws import Draw
+from lunette.ops.pooling import Pool
+from lunette.reductions import SmoothMax
+from lunette.regions import Adaptive
+
+__all__ = ["DIRECTED"]
+
+_OPS = (
+    # One long window of a smooth max: the pairs of its gradient are as many as its cells.
+    *((ln.SmoothMaxPool((n,), 1.0), (1, n)) for n in (65, 100, 128, 1000)),
+    (ln.SmoothMaxPool((70,), 1.0, stride=200), (3, 400)),  # cells that no window reads
+    (Pool((Adaptive(3),), SmoothMax(1.0)), (2, 300)),
+    # Rows of more than eight vectors, added up in pieces whose last is a part of one.
+    (ln.AvgPool((9, 9), 1, 4), (41, 131)),
+    (ln.AvgPool((20, 3), 1), (40, 403)),
+    # A panel of fewer positions than a vector has lanes, in a wide slab.
+    (ln.Conv((9, 9), padding=2), (1, 16, 5, 5), (16, 16, 9, 9)),
+    (ln.Conv((1, 90)), (2, 12, 3, 90), (8, 12, 1, 90)),
+)
+
+DIRECTED = tuple(
+    Draw(op, shapes, dtype, (layout,) * 3, "plain", threads, (0, number))
+    for number, (op, *shapes_of) in enumerate(_OPS)
+    for shapes in [tuple(shapes_of)]
+    for dtype in ("float32", "float64")
+    for layout, threads in (("C", 1), ("F", 2))
+)
+"""Each op in two dtypes and layouts."""
