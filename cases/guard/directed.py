@@ -24,10 +24,9 @@ _OPS = (
 )
 
 DIRECTED = tuple(
-    Draw(op, shapes, dtype, (layout,) * 3, "plain", threads, (0, number))
-    for number, (op, *shapes_of) in enumerate(_OPS)
-    for shapes in [tuple(shapes_of)]
+    Draw(op, tuple(shapes), dtype, (layout,) * 3, "plain", threads, (0, number))
+    for op, *shapes in _OPS
     for dtype in ("float32", "float64")
-    for layout, threads in (("C", 1), ("F", 2))
+    for number, layout, threads in ((0, "C", 1), (1, "F", 2))
 )
 """Each op in two dtypes and layouts."""

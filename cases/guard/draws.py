@@ -251,7 +251,7 @@ def array(shape: Shape, dtype: str, layout: str, values: str, rng: Any, rank: in
     if layout == "unaligned":
         size = prod(shape) * kind.itemsize
         made: Array = np.empty(size + 1, np.uint8)[1:].view(kind).reshape(shape)
-    elif layout == "broadcast":
+    elif layout == "broadcast" and shape:
         axis = int(rng.integers(len(shape)))
         once = tuple(1 if a == axis else n for a, n in enumerate(shape))
         made = np.empty(once, kind)
