@@ -22,6 +22,7 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--dtypes", nargs="+", choices=sorted(set(DTYPES)), default=DTYPES)
+    parser.add_argument("--convolutions", type=float, default=0.2, help="their share")
     parser.add_argument("--small-sizes", action="store_true", help="see cases/guard/small_sizes.py")
     parser.add_argument("--directed", action="store_true", help="those chosen by hand")
     arguments = parser.parse_args()
@@ -29,11 +30,12 @@ def main() -> None:
     if arguments.small_sizes:
         make_sizes_small()
     numbers = range(arguments.first, arguments.first + arguments.count)
-    for number in numbers[: len(DIRECTED) if arguments.directed else None]:
-        if arguments.directed:
-            now = DIRECTED[number]
-        else:
-            now = draw(arguments.seed, number, tuple(arguments.dtypes))
+    dtypes = tuple(arguments.dtypes)
+    share = arguments.convolutions
+    draws = ((number, draw(arguments.seed, number, dtypes, share)) for number in numbers)
+    if arguments.directed:
+        draws = (pair for pair in enumerate(DIRECTED) if pair[0] in numbers)
+    for number, now in draws:
         print("begin", number, now, flush=True)
         try:
             print("end", number, perform(now), flush=True)

@@ -10,7 +10,7 @@ from lunette.regions import Adaptive
 
 __all__ = ["DIRECTED"]
 
-_OPS = (
+_POOLINGS = (
     # One long window of a smooth max: the pairs of its gradient are as many as its cells.
     *((ln.SmoothMaxPool((n,), 1.0), (1, n)) for n in (65, 100, 128, 1000)),
     (ln.SmoothMaxPool((70,), 1.0, stride=200), (3, 400)),  # cells that no window reads
@@ -18,15 +18,25 @@ _OPS = (
     # Rows of more than eight vectors, added up in pieces whose last is a part of one.
     (ln.AvgPool((9, 9), 1, 4), (41, 131)),
     (ln.AvgPool((20, 3), 1), (40, 403)),
+)
+
+_CONVOLUTIONS = (
     # A panel of fewer positions than a vector has lanes, in a wide slab.
     (ln.Conv((9, 9), padding=2), (1, 16, 5, 5), (16, 16, 9, 9)),
     (ln.Conv((1, 90)), (2, 12, 3, 90), (8, 12, 1, 90)),
 )
 
-DIRECTED = tuple(
-    Draw(op, tuple(shapes), dtype, (layout,) * 3, "plain", threads, (0, number))
-    for op, *shapes in _OPS
-    for dtype in ("float32", "float64")
-    for number, layout, threads in ((0, "C", 1), (1, "F", 2))
+DIRECTED = (
+    *(
+        Draw(op, (shape,), dtype, (layout,) * 3, "plain", threads, (0, number))
+        for op, shape in _POOLINGS
+        for dtype in ("float32", "float64")
+        for number, layout, threads in ((0, "C", 1), (1, "F", 2))
+    ),
+    *(
+        Draw(op, (x, weight), "float32", ("C", "F", "C"), "plain", 1 + way, (0, way))
+        for op, x, weight in _CONVOLUTIONS
+        for way in range(4)
+    ),
 )
-"""Each op in two dtypes and layouts."""
+"""Poolings in two dtypes and layouts; convolutions by each way to read the windows."""

@@ -52,11 +52,14 @@ class Draw(NamedTuple):
         )
 
 
-def draw(seed: int, number: int, dtypes: tuple[str, ...] = DTYPES) -> Draw:
-    """The draw of this seed and number, in one of some dtypes; the same in every process."""
+def draw(seed: int, number: int, dtypes: tuple[str, ...] = DTYPES, share: float = 0.2) -> Draw:
+    """The draw of this seed and number, in one of some dtypes; the same in every process.
+
+    A `share` of those of floats are convolutions.
+    """
     random = Random(f"{seed} {number}")
-    dtype = random.choice(dtypes)
-    op, shapes = (_convolution if dtype in FLOATS and random.random() < 0.2 else _pooling)(random)
+    dtype, kind = random.choice(dtypes), random.random()
+    op, shapes = (_convolution if dtype in FLOATS and kind < share else _pooling)(random)
     layouts = tuple(random.choice(LAYOUTS) for _ in range(3))
     if random.random() < 0.5:  # layouts that agree reach other kernels than those that do not
         layouts = (layouts[0],) * 3

@@ -41,6 +41,9 @@ PAGE, PATTERN = mmap.PAGESIZE, 0xA5
 MOST = 1 << 17
 """Blocks in use, at most."""
 
+FAR = 1 << 40
+"""Bytes from a block past which an address has nothing to do with it."""
+
 AT_END, FILL, TOUCHED, SIZE_TOUCHED, BLOCKS = 0, 1, 2, 3, 4
 """Of the state: whether blocks lie against the page after them; what new ones are filled with; blocks beside which
 something was written, and the size of the last of them; then the address and size of each block, by a hash of its address."""
@@ -256,6 +259,8 @@ def nearest(address: int) -> str:
     if not known:
         return "no block is in use"
     at, size = min(known, key=lambda b: max(b[0] - address, address - b[0] - b[1] + 1))
+    if abs(address - at) > FAR:
+        return "an address far from any block"
     where = f"{at - address} bytes before"
     if address >= at:
         beyond = address - at - size

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 from cases.guard.directed import DIRECTED
 from cases.guard.draws import DTYPES
 
-__all__ = ["ROOT", "Sweep", "directed", "sweep"]
+__all__ = ["CHECKS", "ROOT", "Sweep", "directed", "sweep"]
 
 ROOT = Path(__file__).parents[2]
 """Where `cases` is."""
@@ -28,19 +30,27 @@ class Sweep(NamedTuple):
 
 
 def sweep(
-    seed: int, first: int, count: int, dtypes: tuple[str, ...] = DTYPES, most: int = 20
+    seed: int, count: int, dtypes: tuple[str, ...] = DTYPES, share: float = 0.2, most: int = 20
 ) -> Sweep:
-    """Perform `count` draws from `first` on, in some dtypes; after `most` findings, no more.
+    """Perform so many draws of a seed, in some dtypes, a share of them convolutions; after `most` findings, no more.
 
     Of odd seeds sizes are small, as `small_sizes` has them.
     """
-    options = [f"--seed={seed}", "--dtypes", *dtypes, *["--small-sizes"] * (seed % 2)]
-    return _watched(first, count, options, most)
+    options = [f"--seed={seed}", f"--convolutions={share}", *["--small-sizes"] * (seed % 2)]
+    return _watched(0, count, [*options, "--dtypes", *dtypes], most)
 
 
-def directed() -> Sweep:
-    """Perform the draws that were chosen by hand."""
-    return _watched(0, len(DIRECTED), ["--directed"], len(DIRECTED))
+def directed(first: int = 0, count: int = len(DIRECTED)) -> Sweep:
+    """Perform the draws that were chosen by hand, or some of them."""
+    return _watched(first, count, ["--directed"], len(DIRECTED))
+
+
+CHECKS: dict[str, Callable[[], list[str]]] = {
+    "guarded smooth max": lambda: directed(4, 1).findings,
+    "guarded mean": lambda: directed(24, 1).findings,
+    "guarded convolution": lambda: directed(33, 1).findings,
+}
+"""What is wrong with some of them, by what they are of."""
 
 
 def _watched(first: int, count: int, options: list[str], most: int) -> Sweep:
@@ -56,9 +66,10 @@ def _child(first: int, last: int, options: list[str]) -> tuple[int, list[str], i
     """One process: calls made, findings, and the draw to go on with."""
     calls, findings, now, at = 0, [], "before the first draw", first
     command = [sys.executable, "-m", "cases.guard", f"--first={first}", f"--count={last - first}"]
+    same = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}  # packages
     with tempfile.TemporaryFile("w+") as errors:
         process = subprocess.Popen(
-            command + options, stdout=subprocess.PIPE, stderr=errors, text=True, cwd=ROOT
+            command + options, stdout=subprocess.PIPE, stderr=errors, text=True, cwd=ROOT, env=same
         )
         assert process.stdout is not None
         for line in process.stdout:

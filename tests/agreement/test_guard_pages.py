@@ -79,15 +79,17 @@ def test_calls_that_once_left_their_memory():
 
 
 @pytest.mark.parametrize("seed", [SEED, SEED + 1])
-def test_draws(seed):
-    found = watch.sweep(seed, 0, DRAWS or 60, ("float32",))
-    assert not found.findings and found.calls > (DRAWS or 60)
+def test_draws_of_pooling(seed):
+    """Some nine calls each."""
+    draws = DRAWS or 60
+    found = watch.sweep(seed, draws, ("float32",), share=0.0)
+    assert not found.findings and found.calls > 6 * draws
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("seed", range(SEED + 2, SEED + 14))
+@pytest.mark.parametrize("seed", range(SEED + 2, SEED + 16))
 def test_a_hundred_thousand_calls(seed):
-    """Some nine to a draw, of every dtype."""
+    """Of every dtype, convolutions among them."""
     draws = DRAWS or 1000
-    found = watch.sweep(seed, 0, draws)
-    assert not found.findings and found.calls > 8 * draws
+    found = watch.sweep(seed, draws)
+    assert not found.findings and found.calls > 7 * draws
