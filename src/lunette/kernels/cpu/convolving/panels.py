@@ -132,11 +132,16 @@ def rooms_of_copied(cut: Any, sources: int, channels: int, rows: int, size: int)
     """Bytes of slab, tile, sums and starts of `copied`."""
     lanes, taps = VECTOR_BYTES // size, cut.table.size // cut.slab_channels
     columns, row_blocks = COLUMNS * lanes, -(-rows // ROWS)
-    positions = int(np.prod(cut.slab.blocks))
-    once = sources * -(-channels // cut.slab_channels) == 1
-    slots = min(cut.near, -(-positions // columns)) if once else -(-positions // columns)
+    high, wide = cut.slab.blocks.tolist()
+    slots = -(-high * wide // columns)
+    if sources * -(-channels // cut.slab_channels) == 1:
+        slots = min(cut.near, slots)
     tile = cut.near * cut.channel_chunk * min(taps, cut.tap_chunk) * columns
-    numbers = cut.slab_channels * area_of(cut) + lanes, tile, row_blocks * slots * ROWS * columns
+    numbers = (
+        cut.slab_channels * area_of(cut.slab) + lanes,
+        tile,
+        row_blocks * slots * ROWS * columns,
+    )
     return tuple(n * size for n in (*numbers, row_blocks * ROWS * lanes))
 
 
@@ -377,7 +382,7 @@ def rooms_in_place(cut: Any, sources: int, channels: int, rows: int, size: int) 
     """Bytes of slab, sums and starts of `in_place`."""
     height, width = BLOCKS[cut.variant]
     lanes, made = VECTOR_BYTES // size, -(-rows // height) * height
-    slab = sources * channels * area_of(cut) + width * lanes
+    slab = sources * channels * area_of(cut.slab) + width * lanes
     return tuple(n * size for n in (slab, made * width * lanes, made * lanes))
 
 

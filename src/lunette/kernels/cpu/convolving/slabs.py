@@ -22,9 +22,10 @@ Sizes = tuple[int, ...]
 """Bytes of the rooms that a kernel works in."""
 
 
-def area_of(cut: Any) -> int:
+def area_of(slab: Any) -> int:
     """Cells of a channel's planes in a slab."""
-    return len(cut.slab.planes) * int(cut.slab.shape[0] * cut.slab.shape[1])
+    height, width = slab.shape.tolist()
+    return len(slab.planes) * int(height * width)
 
 
 @intrinsic  # type: ignore[untyped-decorator]

@@ -57,7 +57,7 @@ def rooms_of_sliding(cut: Any, sources: int, channels: int, rows: int, size: int
     row_blocks = -(-rows // row_lanes)
     once = sources * -(-channels // cut.slab_channels) == 1
     kept = min(high, max(1, POSITIONS // positions)) if once else row_blocks * high
-    slab = cut.slab_channels * area_of(cut) + length + run + lanes
+    slab = cut.slab_channels * area_of(cut.slab) + length + run + lanes
     sums = (kept * positions + lanes) * row_lanes
     return tuple(n * size for n in (slab, sums, row_blocks * row_lanes, lanes * lanes))
 

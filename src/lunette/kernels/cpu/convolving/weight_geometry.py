@@ -17,7 +17,8 @@ from lunette.kernels.cpu.convolving.geometry import (
     merge,
     slab,
 )
-from lunette.kernels.cpu.convolving.weights import ROWS_MOST
+from lunette.kernels.cpu.convolving.slabs import Sizes
+from lunette.kernels.cpu.convolving.weights import ROWS_MOST, rooms_of_dots, rooms_of_outer
 
 __all__ = ["WeightPlan", "fits", "weight_plan"]
 
@@ -42,6 +43,8 @@ class WeightPlan(NamedTuple):
     cells: Array
     window_counts: Array
     window_strides: Array
+    outer_rooms: Sizes
+    dots_rooms: Sizes
 
 
 @lru_cache(maxsize=1024)
@@ -95,6 +98,7 @@ def weight_plan(
     return WeightPlan(
         lengths, counts, steps, table, found, np.array(chunks), parts, offsets, deepest + ROWS_MOST,
         cells * size, *_flat(counts, table[1]),
+        rooms_of_outer(found, min(channels, channel_chunk), size), rooms_of_dots(found, size),
     )  # fmt: skip
 
 

@@ -111,7 +111,7 @@ def weight_sums(
              cut.slab.shape, cut.slab.planes, cut.table, cut.chunks, source.address,
              source.offsets, source.channel, cut.strides[0], groups, channels,
              turned_at, lanes, sums.ctypes.data, cut.rows, form.zero,
-             form.size, vector), weights.rooms_of_outer(cut, form.size),
+             form.size, vector), cut.outer_rooms,
         )  # fmt: skip
     return Sums(sums, shape, groups, cut)
 
@@ -141,7 +141,7 @@ def _sums_of_few(
              cut.slab.planes, table, source.address, source.offsets, source.channel,
              cut.strides[0], shape[1], grads.address, grads.offsets, grads.channel,
              cut.strides[1], sums.shape[1], sums, form.zero, form.size),
-            weights.rooms_of_dots(cut, form.size),
+            cut.dots_rooms,
         )  # fmt: skip
     return sums[..., :taps].reshape(shape)
 

@@ -114,10 +114,9 @@ def transpose(
                             out[j * width + q] = zero
 
 
-def rooms_of_outer(cut: Any, size: int) -> Sizes:
-    """Bytes of the slab of `outer`: the channels of its deepest chunk, and a vector that may be written past them."""
-    deepest = int((cut.chunks[:, 1] - cut.chunks[:, 0]).max(initial=0))
-    return (deepest * area_of(cut) * size + VECTOR_BYTES,)
+def rooms_of_outer(slab: Any, deepest: int, size: int) -> Sizes:
+    """Bytes of the slab of `outer`: as many channels as a chunk has, and a vector that may be written past them."""
+    return (deepest * area_of(slab) * size + VECTOR_BYTES,)
 
 
 @kernel
@@ -186,9 +185,9 @@ def outer(
                     lane += vector
 
 
-def rooms_of_dots(cut: Any, size: int) -> Sizes:
+def rooms_of_dots(slab: Any, size: int) -> Sizes:
     """Bytes of the slab of `dots`, and a vector that may be written past it, and of its lines."""
-    return area_of(cut) * size + VECTOR_BYTES, int(np.prod(cut.slab.blocks)) * size
+    return area_of(slab) * size + VECTOR_BYTES, int(np.prod(slab.blocks)) * size
 
 
 @kernel

@@ -24,6 +24,9 @@ memory lay there, one kept taking from the other what it was about to write (a 9
 KEPT = 16 << 20
 """Bytes of several blocks that are kept for the next call, at most."""
 
+MOST_KNOWN = 256
+"""Sizes of several blocks whose addresses are remembered, at most."""
+
 Array = np.ndarray[Any, Any]
 
 _exact = False
@@ -62,21 +65,26 @@ class _Rooms:
     """Several blocks at a time, each from a line on."""
 
     def __init__(self) -> None:
-        self.scratch, self.places = _Scratch(), np.empty(0, np.int64)
-        self.sizes: tuple[int, ...] = ()
+        self.scratch = _Scratch()
+        self.known: dict[tuple[int, ...], Array] = {}
 
     def of(self, sizes: tuple[int, ...]) -> tuple[Array, Any]:
         """The addresses of blocks of at least so many bytes, whole lines, and what has to be kept while they are used."""
-        if self.sizes == sizes:
-            return self.places, None
+        places = self.known.get(sizes)
+        if places is not None:
+            return places, None
         lines = [-(-size // LINE) * LINE for size in sizes]
         if _exact:
             blocks = [np.empty(size, np.uint8) for size in lines]
             return np.array([*map(_address, blocks)], np.int64), blocks
-        scratch = self.scratch if sum(lines) <= KEPT else _Scratch()
-        places = np.cumsum([scratch.of(sum(lines)), *lines[:-1]], dtype=np.int64)
+        scratch, total = self.scratch, sum(lines)
+        if total > KEPT:
+            scratch = _Scratch()
+        elif total > scratch.size or len(self.known) >= MOST_KNOWN:
+            self.known.clear()  # for it moves
+        places = np.cumsum([scratch.of(total), *lines[:-1]], dtype=np.int64)
         if scratch is self.scratch:
-            self.sizes, self.places = sizes, places
+            self.known[sizes] = places
         return places, scratch
 
 
