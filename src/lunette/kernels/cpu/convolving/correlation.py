@@ -9,10 +9,10 @@ import numpy as np
 
 from lunette.kernels import threads
 from lunette.kernels.cpu.convolving import panels
-from lunette.kernels.cpu.convolving.cutting import DEPTH, plan
+from lunette.kernels.cpu.convolving.cutting import DEPTH, plan, rooms
 from lunette.kernels.cpu.convolving.geometry import Phase, image_phases, window_phase
 from lunette.kernels.cpu.convolving.slabs import Sizes
-from lunette.kernels.cpu.convolving.sliding import rooms_of_sliding, sliding
+from lunette.kernels.cpu.convolving.sliding import sliding
 from lunette.kernels.cpu.convolving.vectors import VECTOR_BYTES
 from lunette.kernels.cpu.memory.working_memory import of_this_thread
 from lunette.ops.base import Shape
@@ -124,16 +124,15 @@ def _correlate(
         np.array([p.channel for p in places]), cut.strides[:-1], channels,
     )  # fmt: skip
     row_bytes = count * groups * channels * max(1, len(phase.taps)) * form.size
-    rooms: Any = rooms_of_sliding
     if cut.slide:
         kernel, chunks = sliding(*cut.slide), [cut.slab_channels, cut.channel_chunk]
         height = cut.slide.vectors * VECTOR_BYTES // form.size
     elif cut.variant < 0:
-        kernel, height, rooms = panels.copied, panels.ROWS, panels.rooms_of_copied
+        kernel, height = panels.copied, panels.ROWS
         chunks = [cut.slab_channels, cut.channel_chunk, cut.tap_chunk, cut.near]
     else:
         kernel, chunks = panels.in_place[cut.variant], [DEPTH]
-        height, rooms = panels.BLOCKS[cut.variant][0], panels.rooms_in_place
+        height = panels.BLOCKS[cut.variant][0]
     at_a_time = max(1, SCRATCH // (row_bytes * height)) * height
     for first in range(0, group_rows, at_a_time):
         rows = min(at_a_time, group_rows - first)
@@ -149,7 +148,7 @@ def _correlate(
             kernel, cut.slab.units * groups,
             (cut.slab.units, cut.counts, cut.lengths, cut.steps, cut.slab.blocks, cut.slab.shape,
              cut.slab.planes, cut.table, *chunks, *inputs, *outputs),
-            rooms(cut, count, channels, rows, form.size),
+            cut.rooms if rows == group_rows else rooms(cut, count, channels, rows, form.size),
         )  # fmt: skip
 
 
@@ -193,15 +192,15 @@ def _numbers(kernel: Shape, shape: Shape, strides: Shape, channels: int) -> tupl
 
 
 def share(
-    kernel: Any, units: int, arguments: tuple[Any, ...], rooms: Sizes = (), workers: int = 0
+    kernel: Any, units: int, arguments: tuple[Any, ...], sizes: Sizes = (), workers: int = 0
 ) -> None:
-    """Run a kernel's units on all threads, or on so many; where it works in `rooms`, they are its third argument."""
+    """Run a kernel's units on all threads, or on so many; one that works in rooms of these sizes has them for its third argument."""
 
     def task(first: int, last: int) -> None:
-        if not rooms:
+        if not sizes:
             kernel(first, last, *arguments)
             return
-        at, kept = of_this_thread().rooms(rooms)  # until the kernel is done
+        at, kept = of_this_thread().rooms(sizes)  # until the kernel is done
         kernel(first, last, at, *arguments)
         del kept
 

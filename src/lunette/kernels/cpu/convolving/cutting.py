@@ -24,10 +24,18 @@ from lunette.kernels.cpu.convolving.geometry import (
     merge,
     slab,
 )
-from lunette.kernels.cpu.convolving.panels import BLOCKS, COLUMNS, ROWS
+from lunette.kernels.cpu.convolving.panels import (
+    BLOCKS,
+    COLUMNS,
+    ROWS,
+    rooms_in_place,
+    rooms_of_copied,
+)
+from lunette.kernels.cpu.convolving.slabs import Sizes
+from lunette.kernels.cpu.convolving.sliding import rooms_of_sliding
 from lunette.kernels.cpu.convolving.vectors import SUMS, VECTOR_BYTES
 
-__all__ = ["DEPTH", "Plan", "Slide", "plan"]
+__all__ = ["DEPTH", "Plan", "Slide", "plan", "rooms"]
 
 Array = np.ndarray[Any, Any]
 
@@ -75,7 +83,7 @@ class Plan(NamedTuple):
     Where there is a `slide`, windows are read in the slab number by number; where `variant` is not
     negative, vector by vector, in blocks of that number; else they are copied into panels, of which
     `near` are multiplied together. `table` has the place in the slab of every (channel, tap), or run
-    of taps, or of those of a chunk.
+    of taps, or of those of a chunk. `rooms` are the bytes to work in, for all output rows.
     """
 
     lengths: Array
@@ -90,6 +98,7 @@ class Plan(NamedTuple):
     channel_chunk: int
     tap_chunk: int
     near: int
+    rooms: Sizes = ()
 
 
 @lru_cache(maxsize=1024)
@@ -134,10 +143,19 @@ def plan(
         fitting = SLAB // (area * size * channel_chunk) * channel_chunk
         slab_channels = min(channels, max(channel_chunk, fitting))
     places = np.add.outer(np.arange(slab_channels) * area, cells).ravel() * size
-    return Plan(
+    cut = Plan(
         lengths, counts, steps, table, found, places, slide, variant, slab_channels, channel_chunk,
         tap_chunk, near,
     )  # fmt: skip
+    return cut._replace(rooms=rooms(cut, sources, channels, rows, size))
+
+
+def rooms(cut: Plan, sources: int, channels: int, rows: int, size: int) -> Sizes:
+    """Bytes of the memory that the kernel of a plan works in, for so many output rows of a group."""
+    if cut.slide:
+        return rooms_of_sliding(cut, sources, channels, rows, size)
+    of = rooms_of_copied if cut.variant < 0 else rooms_in_place
+    return of(cut, sources, channels, rows, size)
 
 
 # -- cycles of a block of (rows, columns) in a slab of so many columns, for one channel and tap --
