@@ -41,6 +41,7 @@ from cases.directed_windows import (
     WIDE,
 )
 from cases.drawn import numbers
+from cases.guard import watch
 from cases.large_smooth import LARGE_SMOOTH, in_any_order, smooth_bounds
 from cases.small_items import SHAPES, small_items
 from cases.ties import ties_that_count
@@ -347,6 +348,7 @@ def _order_of_sums() -> list[str]:
 
 CHECKS: dict[str, Callable[[], list[str]]] = {
     "order of sums": _order_of_sums,
+    **watch.CHECKS,
     "zeros": _zeros_of_both_signs,
     "one cell": _one_cell_of_an_item,
     "max forward": lambda: _max((*PAIRS, *OTHERS), "float32", (), ("forward",)),

@@ -13,6 +13,7 @@ NAME = "lunette.kernels.cpu"
 BELOW = [
     {"compiling"},
     {"plans"},
+    {"memory"},
     {"vectors"},
     {"rows"},
     {"small_windows"},

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import lunette as ln
-from lunette.kernels.cpu.running import results
+from lunette.kernels.cpu.memory import results
 
 
 def conv_pool_net(tape, x, layers, stride):

@@ -1576,4 +1576,33 @@ MUTATIONS: tuple[Mutation, ...] = (
         "count, rest = kernel // done - 1, kernel - done",
         "large max",
     ),
+    # -- memory that is not a kernel's own --
+    Mutation(
+        "pairs of a gradient counted for later axes alone",
+        _of("smooth/pair_rooms"),
+        "pairs.append((high - low) * prod(extents))",
+        "pairs.append((high - low) * prod(extents) * (len(extents) > 0))",
+        "guarded smooth max",
+    ),
+    Mutation(
+        "a whole vector where a part of a row is left",
+        _of("rows/across_rows"),
+        "value = join(load_y_part(y, to + c, 0, size - c, nought), value)",
+        "value = join(load_y(y, to + c), value)",
+        "guarded mean",
+    ),
+    Mutation(
+        "rows of a panel past its last position",
+        _of("convolving/panels"),
+        "while low < min(lanes, known):",
+        "while low < lanes:",
+        "guarded convolution",
+    ),
+    Mutation(
+        "a slab without the vector that is read past it",
+        _of("convolving/panels"),
+        "cut.slab_channels * area_of(cut) + lanes, tile",
+        "cut.slab_channels * area_of(cut), tile",
+        "guarded convolution",
+    ),
 )

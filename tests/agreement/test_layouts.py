@@ -12,8 +12,8 @@ from cases.channels_last import (
     long_rows_of_channels,
     turned_parts,
 )
+from lunette.kernels.cpu.memory import results
 from lunette.kernels.cpu.rearranging import turning
-from lunette.kernels.cpu.running import results
 
 OPS = (
     *(ln.MaxPool((3, 2), stride=(2, 1), padding=((1, 0), (0, 1)), ties=t) for t in TIES),

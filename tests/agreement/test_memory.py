@@ -1,5 +1,7 @@
 """Calls allocate their result and a little scratch memory, never a copy of the input."""
 
+import gc
+import sys
 import tracemalloc
 from itertools import pairwise
 
@@ -10,7 +12,7 @@ import lunette as ln
 from cases import values
 from cases.agreement import direction, run
 from lunette.kernels import threads
-from lunette.kernels.cpu.running import results, working_memory
+from lunette.kernels.cpu.memory import results, working_memory
 
 SHAPE = (8, 64, 96, 96)
 SCRATCH = 4 << 20
@@ -78,6 +80,34 @@ def test_a_bound_that_is_no_number_is_refused(monkeypatch):
     monkeypatch.setenv("LUNETTE_KEEP_BYTES", "plenty")
     with pytest.raises(ValueError, match="LUNETTE_KEEP_BYTES='plenty': expected a number of bytes"):
         results._limit()
+
+
+@pytest.fixture
+def unraisable(monkeypatch):
+    """Errors that nobody could be told of: raised in a destructor."""
+    found = []
+    monkeypatch.setattr(sys, "unraisablehook", found.append)
+    monkeypatch.setattr(results, "_kept", results._Kept())
+    return found
+
+
+@pytest.mark.parametrize("text", ["1GB", "-1", "1e9", "²"])
+def test_a_wrong_bound_is_refused_by_the_call_that_asks_for_memory(monkeypatch, unraisable, text):
+    monkeypatch.setenv("LUNETTE_KEEP_BYTES", text)
+    x = np.ones((4, 512, 512), np.float32)
+    for _ in range(2):
+        with pytest.raises(ValueError, match=f"LUNETTE_KEEP_BYTES='{text}': expected a number"):
+            ln.max_pool(x, (2, 2), stride=1)
+    assert ln.max_pool(x[0, :9], (2, 2)).shape == (4, 256)  # a small result lies in no block
+    gc.collect()
+    assert not unraisable
+
+
+def test_a_result_that_memory_has_no_room_for_leaves_nothing_behind(unraisable):
+    with pytest.raises(MemoryError):
+        results.new_array((1 << 50,), np.dtype(np.float32))
+    gc.collect()
+    assert not unraisable and not results._kept.blocks
 
 
 def test_what_threads_work_in_lies_apart():

@@ -4,7 +4,7 @@ from importlib import import_module
 
 import numpy as np
 
-from lunette.kernels.cpu.running import results
+from lunette.kernels.cpu.memory import results
 
 PATTERN, MOST = 0xA5, 12
 

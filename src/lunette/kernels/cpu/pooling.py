@@ -17,12 +17,12 @@ from lunette.kernels.cpu.choice.winners import (
     taken_call,
     tangent_call,
 )
+from lunette.kernels.cpu.memory.results import new_array
 from lunette.kernels.cpu.plans.lane_plan import lane_plan
 from lunette.kernels.cpu.rearranging.long_axes import LONG, LongAxis, long_axis, long_outputs
 from lunette.kernels.cpu.rearranging.small_items import SmallItems, ties_count
 from lunette.kernels.cpu.rearranging.turning import ChannelsLast, channels_last
 from lunette.kernels.cpu.running.calls import Call
-from lunette.kernels.cpu.running.results import new_array
 from lunette.kernels.cpu.smooth import huge_windows
 from lunette.ops.base import is_float
 from lunette.ops.pooling import Pool, Pooling

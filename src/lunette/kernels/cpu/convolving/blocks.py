@@ -13,13 +13,15 @@ from typing import Any
 import numpy as np
 
 from lunette.kernels import threads
+from lunette.kernels.cpu.memory.working_memory import Memory, of_this_thread
+from lunette.kernels.cpu.plans.sizes import LINE
 
 __all__ = ["address", "run", "slab_numbers"]
 
 Array = np.ndarray[Any, Any]
 
-LINE = 64
-"""Bytes of a cache line, on which every part of scratch memory begins."""
+KEPT = 16 << 20
+"""Bytes of scratch memory that a thread keeps for its next call, at most."""
 
 (
     RANK, COUNTS, LENGTHS, STEPS, BLOCK_ROWS, BLOCK_COLUMNS, HEIGHT, WIDTH, PLANES, PLANE_COUNT, AFTER_SLAB,
@@ -90,7 +92,7 @@ def room(parts: Iterable[int]) -> tuple[list[int], int]:
     places, end = [], 0
     for size in parts:
         places.append(end)
-        end += (-(-size // LINE) + 1) * LINE
+        end += -(-size // LINE) * LINE
     return places, end
 
 
@@ -105,11 +107,8 @@ def run(
     at, _ = table.buffer_info()
 
     def work(first: int, last: int) -> None:
-        if scratch:
-            memory = np.empty(scratch + LINE, np.uint8)
-            kernel(first, last, at, -(-address(memory) // LINE) * LINE, 0, 0, 0, 0)
-            del memory  # in use until here, by its address
-        else:
-            kernel(first, last, at, 0, 0, 0, 0, 0)
+        memory = Memory() if scratch > KEPT else of_this_thread()
+        kernel(first, last, at, memory.scratch(scratch), 0, 0, 0, 0)
+        del memory  # in use until here, by its address
 
     threads.run(work, units, workers, (table, held))

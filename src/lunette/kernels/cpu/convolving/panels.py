@@ -67,7 +67,7 @@ __all__ = ["copied_kernel", "in_place_kernel"]
 def align(target, pitch, slab, table, count, begin, positions, wide, width, zero, size):
     """A panel of a block's positions, from `begin`, side by side in each of `count` rows.
 
-    Position p is at `p // wide · width + p % wide` from the row's place in the slab; `table` is the
+    Reads whole vectors: up to one past the last plane of the slab. Position p is at `p // wide · width + p % wide` from the row's place in the slab; `table` is the
     address of these places.
     """
     apart()
@@ -76,12 +76,13 @@ def align(target, pitch, slab, table, count, begin, positions, wide, width, zero
         to, first = target + v * VECTOR_BYTES, begin + v * lanes
         y, x = first // wide, first % wide
         at = slab + (y * width + x) * size
-        # Each further row of positions begins in some lane, and skips what lies between rows.
-        low, jump = wide - x, (width - wide) * size
-        collect(1, to, pitch, at, at + jump, table, count, low, zero)
+        # Each further row of positions begins in some lane, and skips what lies between rows. Lanes past the last
+        # position take what follows: there may be no further row.
+        low, jump, known = wide - x, (width - wide) * size, positions - first
+        collect(1, to, pitch, at, at + jump if low < known else at, table, count, low, zero)
         low += wide
         at += 2 * jump
-        while low < lanes:
+        while low < min(lanes, known):
             collect(0, to, pitch, at, at, table, count, low, zero)
             low += wide
             at += jump

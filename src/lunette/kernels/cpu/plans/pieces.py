@@ -23,8 +23,8 @@ STAGE, MOST_STAGE = 16 << 10, 256 << 10
 """Bytes of results that units leave before they are poured out, where a unit has no more itself: as
 a rule, and where a kernel prepares long rows at each call."""
 
-SPARE = 256
-"""Bytes of the stage past the results: for their place in a line, and for the last vector."""
+SPARE = 128
+"""Bytes of the stage past the results: for their place in a line, and for the last vector that is read there."""
 
 
 class Pieces:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from lunette.kernels.cpu.running.results import new_array
+from lunette.kernels.cpu.memory.results import new_array
 from lunette.ops.pooling import Pool, Pooling
 from lunette.regions import Part, Region, Sliding
 

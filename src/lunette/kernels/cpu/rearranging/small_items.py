@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lunette.kernels.cpu.compiling.library import Kernels
+from lunette.kernels.cpu.memory.results import new_array
 from lunette.kernels.cpu.plans.plan import in_a_row
 from lunette.kernels.cpu.plans.sizes import LINE
 from lunette.kernels.cpu.plans.steps import ARRAYS, FLAGS, FLAGS_STEP, KERNEL, STEP, TABLE, UNITS
@@ -27,7 +28,6 @@ from lunette.kernels.cpu.running.calls import (
     TiedTangent,
 )
 from lunette.kernels.cpu.running.crew import share_out
-from lunette.kernels.cpu.running.results import new_array
 from lunette.ops.pooling import Pooling
 from lunette.reductions import Max, Mean, SmoothMax
 

@@ -15,8 +15,9 @@ import numpy as np
 
 from lunette.kernels import threads
 from lunette.kernels.cpu.compiling.library import Kernels
+from lunette.kernels.cpu.memory.results import new_array
+from lunette.kernels.cpu.memory.working_memory import exact
 from lunette.kernels.cpu.plans.plan import in_a_row, lane_axis, memory_order
-from lunette.kernels.cpu.running.results import new_array
 
 __all__ = ["ChannelsLast", "channels_last"]
 
@@ -135,7 +136,7 @@ class _Rooms:
     def of(self, number: int, shape: Shape, dtype: Any) -> Array:
         """An array of any content, until the next of this number."""
         size = prod(shape) * dtype.itemsize
-        if size > PART:  # kept for as long as other large arrays are
+        if size > PART or exact():  # kept for as long as other large arrays are
             return new_array(shape, dtype)
         room = self.rooms.get(number)
         if room is None or len(room) < size:

@@ -29,7 +29,7 @@ def across_between(source: Codec, target: Codec, operation: str, watch: bool = F
     inputs = lanes(source.memory, source.work, source.half)
     outputs = lanes(target.kept, target.work, target.half)
     width, load, load_part = inputs.width, inputs.load, inputs.load_part
-    load_y = outputs.load
+    load_y, load_y_part, nought = outputs.load, outputs.load_part, target.work(0)
     store, store_part, join = outputs.store, outputs.store_part, getattr(inputs, operation)
     zero, unordered = source.work(0), inputs.unordered
     unrounded, longest = target.kept == target.work, PIECE // (source.work.bitwidth // 8)
@@ -151,7 +151,7 @@ def across_between(source: Codec, target: Codec, operation: str, watch: bool = F
                 value = load_part(x, p + c, 0, size - c, zero)
                 seen |= strange(value, value)
                 if t > 0:
-                    value = join(load_y(y, to + c), value)
+                    value = join(load_y_part(y, to + c, 0, size - c, nought), value)
                 store_part(y, to + c, value, size - c)
         return seen
 

@@ -1,1 +1,1 @@
-"""Prepared calls, the threads that share them out, and the memory they work in."""
+"""Prepared calls, and the threads that share them out."""

@@ -8,13 +8,13 @@ import numpy as np
 
 from lunette.kernels import threads
 from lunette.kernels.cpu.compiling.library import Kernels
+from lunette.kernels.cpu.memory.results import new_array
+from lunette.kernels.cpu.memory.working_memory import exact, of_this_thread
 from lunette.kernels.cpu.plans.pieces import Pieces
 from lunette.kernels.cpu.plans.plan import Plan, memory_order
 from lunette.kernels.cpu.plans.sizes import SMALL
 from lunette.kernels.cpu.plans.tiling import Tiling
 from lunette.kernels.cpu.running.crew import share_out
-from lunette.kernels.cpu.running.results import new_array
-from lunette.kernels.cpu.running.working_memory import of_this_thread
 
 __all__ = [
     "Call",
@@ -42,12 +42,16 @@ class _Flags:
     """Flags for small calls, one at a time: a byte for each item, zero before and after a call."""
 
     def __init__(self) -> None:
-        self.memory, self.at = bytearray(), 0
+        self.memory: Any = bytearray()
+        self.at = 0
 
     def of(self, items: int) -> int:
         """The address of at least `items` flags."""
         if len(self.memory) < items or not self.at:
             self.memory = bytearray(items + 64)
+            if exact():  # the next call gets others
+                self.memory, self.at = np.zeros(items, np.uint8).data, 0
+                return np.frombuffer(self.memory, np.uint8).__array_interface__["data"][0]  # type: ignore[no-any-return]
             self.at = np.frombuffer(self.memory, np.uint8).__array_interface__["data"][0]
         return self.at
 

@@ -24,9 +24,9 @@ import numpy as np
 from lunette.background import Workers, forever
 from lunette.kernels import threads
 from lunette.kernels.cpu.compiling.library import Kernels
+from lunette.kernels.cpu.memory.working_memory import Memory, of_this_thread
 from lunette.kernels.cpu.plans.sizes import CELLS_EACH, LINE
 from lunette.kernels.cpu.running.board import CLOSED, DONE, GIVE_WAY, LED, OPEN, PRESENT, WORDS
-from lunette.kernels.cpu.running.working_memory import Memory, of_this_thread
 
 __all__ = ["share_out"]
 

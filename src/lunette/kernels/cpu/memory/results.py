@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from lunette.kernels.cpu.memory.working_memory import exact
 from lunette.kernels.cpu.plans.sizes import PAGE
 
 __all__ = ["new_array"]
@@ -33,8 +34,11 @@ def _limit() -> int:
     text = os.environ.get("LUNETTE_KEEP_BYTES", "")
     if not text:
         return 512 << 20
-    if not text.isdigit():
-        raise ValueError(f"LUNETTE_KEEP_BYTES={text!r}: expected a number of bytes, 0 or more")
+    if not (text.isascii() and text.isdigit()):
+        raise ValueError(
+            f"LUNETTE_KEEP_BYTES={text!r}: expected a number of bytes, 0 or more, in digits alone, "
+            "such as 536870912"
+        )
     return int(text)
 
 
@@ -47,6 +51,10 @@ class _Kept:
 
     def take(self, size: int) -> Array:
         """A block of `size` bytes and a page more."""
+        if (
+            self.limit is None
+        ):  # now: whoever gives it back may be a destructor, which cannot refuse
+            self.limit = _limit()
         for _ in range(len(self.blocks)):
             try:
                 block = self.blocks.popleft()  # atomic: no other thread gets it too
@@ -58,12 +66,11 @@ class _Kept:
         return np.empty(size + PAGE, np.uint8)
 
     def give(self, block: Array) -> None:
-        """Keep a block, and let go of others until what is kept is within the limit."""
-        if self.limit is None:
-            self.limit = _limit()
-        if block.nbytes <= self.limit:
+        """Keep a block that was taken, and let go of others until what is kept is within the limit."""
+        limit = self.limit or 0
+        if block.nbytes <= limit:
             self.blocks.append(block)
-        while sum(b.nbytes for b in tuple(self.blocks)) > self.limit:
+        while sum(b.nbytes for b in tuple(self.blocks)) > limit:
             try:
                 self.blocks.popleft()
             except IndexError:
@@ -79,6 +86,7 @@ class _Block:
     __slots__ = ("__array_interface__", "block")
 
     def __init__(self, size: int) -> None:
+        self.block: Array | None = None  # there may be no memory for it
         self.block = _kept.take(size)
         at = self.block.__array_interface__["data"][0]
         self.__array_interface__ = {
@@ -97,7 +105,7 @@ class _Block:
 def new_array(shape: tuple[int, ...], dtype: Any) -> Array:
     """An array of any content, contiguous, which owns its memory for as long as it is used."""
     size = prod(shape) * dtype.itemsize
-    if size < LARGE:
+    if size < LARGE or exact():
         return np.empty(shape, dtype)
     array: Array = np.asarray(_Block(size)).view(dtype).reshape(shape)
     return array

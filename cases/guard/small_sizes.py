@@ -1,0 +1,55 @@
+"""Sizes by which work is cut, made small: a few thousand cells then have as many tiles, parts, pieces and threads as some megabytes.
+
+Nothing in a kernel depends on them, and no promise: plans follow from whatever they are. Only what goes by their names in
+other modules is left as it is.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+__all__ = ["make_sizes_small"]
+
+SMALL_SIZES: dict[str, dict[str, object]] = {
+    "plans.pieces": {"LARGE": 1 << 10, "STAGE": 1 << 9},
+    "plans.traits": {"LARGE": 1 << 10},
+    "plans.tiling": {"LARGE": 1 << 10, "SMALL": 1 << 9, "NEAR": 1 << 11, "LONGEST": 128},
+    "plans.plan": {
+        "BESIDE_CELLS": 1 << 7,
+        "CELLS_NEAR": 1 << 10,
+        "FOLDED_OUTPUTS": 1 << 7,
+        "ROW_CELLS": 1 << 7,
+        "SLAB_CELLS": 1 << 9,
+        "SMALL": 1 << 9,
+        "SPREAD_CELLS": 1 << 8,
+        "SPREAD_LANES": 1 << 9,
+        "TILE_CELLS": 1 << 9,
+    },
+    "smooth.pair_rooms": {"SPACE": 1 << 7},
+    "running.calls": {"SMALL": 1 << 9},
+    "running.crew": {"CELLS_EACH": 1 << 8},
+    "rearranging.turning": {"PART": 1 << 11, "CHUNK": 1 << 9, "SMALL": 1 << 7},
+    "rearranging.small_items": {"BYTES": 1 << 11},
+    "rearranging.long_axes": {"LONG": 1 << 10},
+    "pooling": {"LONG": 1 << 10},
+    "convolution": {"SCRATCH": 1 << 11, "NUMBERS": 1 << 10},
+    "convolving.correlation": {"SCRATCH": 1 << 11},
+    "convolving.weight_sums": {"TURNED": 1 << 10},
+    "convolving.cutting": {"SLAB": 4000, "NEAR": 1 << 10},
+}
+"""By module of the CPU kernels."""
+
+FEW_ITEMS = {"USUAL": (1 << 12, 64, 64), "TIED": (1 << 16, 16, 16)}
+"""Bounds of small items: cells of one, how many there are, and how many make a part."""
+
+
+def make_sizes_small() -> None:
+    """From now on, and before the first call: what is prepared already keeps its sizes."""
+    for name, sizes in SMALL_SIZES.items():
+        module = import_module(f"lunette.kernels.cpu.{name}")
+        for constant, value in sizes.items():
+            assert hasattr(module, constant), f"{name} has no {constant}"
+            setattr(module, constant, value)
+    items = import_module("lunette.kernels.cpu.rearranging.small_items")
+    for constant, bounds in FEW_ITEMS.items():
+        setattr(items, constant, items.Bounds(*bounds))

@@ -1,0 +1,1 @@
+"""Memory for results, and for what kernels work in."""
