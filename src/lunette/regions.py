@@ -66,7 +66,10 @@ class Region:
         return np.array([self.window(n, i) for i in range(first, last)], np.int64).reshape(-1, 4)
 
     def boxes(self, n: int) -> tuple[np.ndarray[Any, Any], int, int]:
-        """Where tap 0 of each window is, on padding or not; what is between taps; taps of the longest."""
+        """Where tap 0 of each window is, on padding or not; what is between taps; taps of the longest.
+
+        Places are int64, or Python integers where that would not be safe.
+        """
         table = self.table(n, 0, self.out_length(n))
         return table[:, 0], 1, int((table[:, 1] - table[:, 0]).max(initial=1))
 
@@ -178,8 +181,11 @@ class Sliding(Region):
         return rows
 
     def boxes(self, n: int) -> tuple[np.ndarray[Any, Any], int, int]:
-        starts = np.arange(self.out_length(n)) * self._stride - self.margins(n)[0]
-        return starts, self.dilation, self.kernel
+        before, after = self.margins(n)
+        outputs = self.out_length(n)
+        far = max(n + before + after, outputs * self._stride, self.extent, self.dilation) > SAFE
+        numbers = np.arange(outputs, dtype=object if far else np.int64)
+        return numbers * self._stride - before, self.dilation, self.kernel
 
     def whole(self, n: int, first: int, last: int) -> tuple[int, int]:
         """Those of outputs `first ≤ i < last` whose windows lie in the axis, as a range."""
