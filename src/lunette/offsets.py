@@ -125,9 +125,9 @@ def indices_of(op: Pooling, shape: Shape, offsets: Array) -> Array:
     taps, flat, after = kept.astype(number), np.zeros(kept.shape, number), 1
     for axis in range(op.rank - 1, -1, -1):
         starts, step, box = boxes[axis]
-        positions = _along(starts, axis, op.rank) + taps % box * step
+        positions = _along(starts, axis, op.rank) + (taps % box).astype(starts.dtype) * step
         flat, taps, after = flat + positions * after, taps // box, after * pooled[axis]
-    return np.where(kept == NOWHERE, -1, flat).astype(np.int64).reshape(offsets.shape)
+    return np.where(kept == NOWHERE, -1, flat).astype(np.int64, copy=False).reshape(offsets.shape)
 
 
 # -- boxes --
@@ -201,7 +201,11 @@ def _cells(op: Pooling, pooled: Shape) -> tuple[_Cells, ...]:
     """Of each pooled axis."""
     found = []
     for region, n, (starts, step, box) in zip(op.regions, pooled, _boxes(op, pooled), strict=True):
-        windows = region.table(n, 0, region.out_length(n))
+        if starts.dtype == object:  # steps past int64 are past the axis, too
+            each = (region.window(n, i) for i in range(len(starts)))
+            windows = np.array([(w.start, w.stop, min(w.step, n)) for w in each], np.int64)
+        else:
+            windows = region.table(n, 0, len(starts))
         full = windows[:, 0] < windows[:, 1]
         first = np.where(full, (windows[:, 0] - starts) // step, 0)
         last = first + -(-(windows[:, 1] - windows[:, 0]) // windows[:, 2])

@@ -94,7 +94,10 @@ class Region:
         yield 0, self.out_length(n), False
 
     def boxes(self, n: int) -> tuple[np.ndarray[Any, Any], int, int]:
-        """Where tap 0 of each window is, on padding or not; what is between taps; taps of the longest."""
+        """Where tap 0 of each window is, on padding or not; what is between taps; taps of the longest.
+
+        Places are int64, or Python integers where that would not be safe.
+        """
         table = self.table(n, 0, self.out_length(n))
         return table[:, 0], 1, int((table[:, 1] - table[:, 0]).max(initial=1))
 
@@ -235,11 +238,11 @@ class Sliding(Region):
         return max(0, (n + before + after - self.extent) // self._stride + 1)
 
     def boxes(self, n: int) -> tuple[np.ndarray[Any, Any], int, int]:
-        before, _ = self.margins(n)
-        outputs = np.arange(self.out_length(n))
-        if max(before, len(outputs) * self._stride, self.extent) > SAFE:
-            outputs = outputs.astype(object)  # Python's integers
-        return outputs * self._stride - before, self.dilation, self.kernel
+        before, after = self.margins(n)
+        outputs = self.out_length(n)
+        far = max(n + before + after, outputs * self._stride, self.extent, self.dilation) > SAFE
+        numbers = np.arange(outputs, dtype=object if far else np.int64)
+        return numbers * self._stride - before, self.dilation, self.kernel
 
     def whole(self, n: int, first: int, last: int) -> tuple[int, int]:
         """Those of outputs `first ≤ i < last` whose windows lie in the axis, as a range."""

@@ -47,6 +47,24 @@ def test_geometries_of_several_axes(dtype):
     check(kept_winners.several_axes(COUNT or 300, SEED), dtype, ((2,), (16,)))
 
 
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        {"stride": 2**70, "padding": 1},
+        {"stride": 2**62, "padding": 2**62, "dilation": 2**62},
+        {"kernel": (1,), "dilation": 2**70},
+    ],
+)
+def test_sizes_past_any_integer_of_a_kernel(sizes):
+    op, x = ln.MaxPool(**{"kernel": (2,), **sizes}), np.arange(3, dtype=np.float32)[None]
+    value, found = offsets.forward_with_offsets(op, x)
+    _, indices = spec.forward_with_indices(op, x)
+    np.testing.assert_array_equal(offsets.indices_of(op, x.shape, found), indices)
+    gradient = offsets.vjp_from_offsets(op, found, value + 1, x.shape)
+    np.testing.assert_array_equal(gradient, op.vjp(x, value + 1))
+    np.testing.assert_array_equal(offsets.jvp_from_offsets(op, found, x), op.jvp(x, x))
+
+
 def test_a_nan_without_batch_axes():
     x = np.zeros((4, 4), np.float32)
     x[1, 1] = np.nan

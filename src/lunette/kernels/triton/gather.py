@@ -152,7 +152,8 @@ def locate(
     at = pid * C + tl.arange(0, C)
     live = at < count
     code = tl.load(codes + at, live, EMPTY).to(tl.int32)
-    found = live & (code != EMPTY) & (code >= 0) & (code < KH * KW * (OUTER if OUTER > 0 else 1))
+    TAPS: tl.constexpr = KH * KW * OUTER if OUTER > 0 else KH * KW
+    found = live & (code != EMPTY) & (code >= 0) & (code < TAPS)
     code = tl.where(found, code, 0)
     v = at % V
     ow = at // V % OW
