@@ -37,7 +37,7 @@ ANSWERED = {
     "bins past the positions": "ln.adaptive_max_pool(x4, (10**7,))",
     "their indices": "ln.adaptive_max_pool(x4, (3 * 10**6,), return_indices=True)",
     "a kernel of padding": "ln.max_pool(x4, (10**9,), padding=5 * 10**8)",
-    "many such windows": "ln.avg_pool(x4, (10**9,), stride=1, padding=10**9 - 2)",
+    "many such windows": "ln.avg_pool(x4, (10**9,), stride=1, padding=501 * 10**6)",
     "outputs of padding": "ln.smooth_max_pool(x4, (2,), 1.0, stride=2**40, padding=2**61)",
     "the specification, of padding": "ln.avg_pool(x4, (10**9,), padding=5 * 10**8, backend='spec')",
     "the specification, of a kernel": "ln.conv(x4, np.ones((1, 1, 20000), 'f4'), stride=2000, padding=20000, backend='spec')",

@@ -94,7 +94,8 @@ def register(backend: Backend) -> None:
 
 def forward(op: Op, *operands: Any, backend: str | None = None) -> Any:
     """The op's value."""
-    _check_op(op)
+    if not isinstance(op, Op):
+        _refuse(op)
     adapter = adapter_of(operands)
     if adapter is not None:
         return adapter.forward(op, operands, backend)
@@ -104,7 +105,8 @@ def forward(op: Op, *operands: Any, backend: str | None = None) -> Any:
 
 def forward_with_indices(op: Op, *operands: Any, backend: str | None = None) -> Any:
     """A max's value, and each winner's flat position in the pooled axes (int64; −1: no cell)."""
-    _check_op(op)
+    if not isinstance(op, Op):
+        _refuse(op)
     adapter = adapter_of(operands)
     if adapter is not None:
         return adapter.forward_with_indices(op, operands, backend)
@@ -116,7 +118,8 @@ def forward_with_indices(op: Op, *operands: Any, backend: str | None = None) -> 
 
 def jvp(op: Op, operands: Any, tangents: Any, backend: str | None = None) -> Any:
     """The directional derivative at `operands` along `tangents`; a bare array is one operand."""
-    _check_op(op)
+    if not isinstance(op, Op):
+        _refuse(op)
     operands, tangents = _tuple(operands), _tuple(tangents)
     adapter = adapter_of(operands + tangents)
     if adapter is not None:
@@ -139,7 +142,8 @@ def vjp(
 
     `needs` says whose gradients are wanted; an operand that needs none may have None.
     """
-    _check_op(op)
+    if not isinstance(op, Op):
+        _refuse(op)
     inputs = _tuple(operands)
     if needs is not None and (not isinstance(needs, tuple) or len(needs) != len(inputs)):
         raise ValueError(
@@ -161,15 +165,15 @@ def vjp(
 
 def backend_for(op: Op, *operands: Any, verb: str = "forward") -> str:
     """The name of the backend that serves this call: `"spec"` where no kernel does."""
-    _check_op(op)
+    if not isinstance(op, Op):
+        _refuse(op)
     choice(verb, "verb", VERBS)
     arrays = arrays_of(op, operands)
     return _choose(op, verb, *_signature(arrays), None).name
 
 
-def _check_op(op: Any) -> None:
-    if not isinstance(op, Op):
-        raise TypeError(f"op={shown(op)}: expected an op, such as MaxPool((2, 2))")
+def _refuse(op: Any) -> None:
+    raise TypeError(f"op={shown(op)}: expected an op, such as MaxPool((2, 2))")
 
 
 # -- the choice --

@@ -63,9 +63,12 @@ def _table(number: Any, columns: tuple[Any, ...], length: int) -> Array:
 
 
 def window_lines(axis: Span) -> Iterator[Array]:
-    """For every window, many at a time: the cells of the image that it reads, and their taps."""
-    for low in range(0, axis.count, MANY):
-        yield _window_lines(axis, axis.upto(min(axis.count, low + MANY), low))
+    """For every window that may read a cell, many at a time: the cells of the image that it reads, and their taps."""
+    reach = axis.dilation * (axis.kernel - 1)
+    first = max(0, -((reach - axis.before) // axis.stride))
+    end = min(axis.count, (axis.length - 1 + axis.before) // axis.stride + 1)
+    for low in range(first, end, MANY):
+        yield _window_lines(axis, axis.upto(min(end, low + MANY), low))
 
 
 def _window_lines(axis: Span, i: Array) -> Array:

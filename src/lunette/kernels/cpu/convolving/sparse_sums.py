@@ -44,6 +44,7 @@ def sparse_windows(
     op: Convolution, axes: list[Span], sources: list[Any], bias: list[Array], out: Array
 ) -> None:
     """out = bias + Σ over the sources (image, weight): a number per window."""
+    fill(op, bias, out)
     _correlate(op, _blocks(window_lines, axes), sources, (0, 1), bias, out)
     for _, weight in sources:
         if not np.isfinite(weight).all():
