@@ -262,7 +262,7 @@ MODES = {f.__name__: f for f in (signals, sent, steps, entered, handled, helpers
 
 def main():
     mode, number, seed, times, *names = sys.argv[1:]
-    faulthandler.dump_traceback_later(1500 if int(times) > 2000 else 150, exit=True)
+    faulthandler.dump_traceback_later(580, exit=True)
     sys.unraisablehook = lambda _: None  # an interrupt within a finalizer ends there
     threading.excepthook = lambda _: None  # one that ends a helper, too
     if mode == "protocol":

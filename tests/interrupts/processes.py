@@ -7,7 +7,7 @@ import sys
 import textwrap
 from concurrent.futures import ThreadPoolExecutor
 
-HANG = 300
+HANG = 600
 """Seconds after which a process is taken to hang."""
 
 ENVIRONMENT = {"PYTHONWARNINGS": "ignore::DeprecationWarning"}  # of forks where there are threads
@@ -19,7 +19,7 @@ def run(*command, **environment):
         [sys.executable, "-X", "faulthandler", *command],
         capture_output=True,
         text=True,
-        timeout=HANG if "full" not in environment else 4 * HANG,
+        timeout=HANG,
         check=False,
         env={**os.environ, **ENVIRONMENT, **environment},
     )
