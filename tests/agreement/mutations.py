@@ -1601,8 +1601,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "a slab without the vector that is read past it",
         _of("convolving/panels"),
-        "cut.slab_channels * area_of(cut) + lanes, tile",
-        "cut.slab_channels * area_of(cut), tile",
+        "cut.slab_channels * area_of(cut.slab) + lanes,",
+        "cut.slab_channels * area_of(cut.slab),",
         "guarded convolution",
     ),
 )

@@ -48,11 +48,10 @@ class _Flags:
     def of(self, items: int) -> int:
         """The address of at least `items` flags."""
         if len(self.memory) < items or not self.at:
-            self.memory = bytearray(items + 64)
-            if exact():  # the next call gets others
-                self.memory, self.at = np.zeros(items, np.uint8).data, 0
-                return np.frombuffer(self.memory, np.uint8).__array_interface__["data"][0]  # type: ignore[no-any-return]
-            self.at = np.frombuffer(self.memory, np.uint8).__array_interface__["data"][0]
+            self.memory = np.zeros(items, np.uint8).data if exact() else bytearray(items + 64)
+            at: int = np.frombuffer(self.memory, np.uint8).__array_interface__["data"][0]
+            self.at = 0 if exact() else at  # then the next call gets others
+            return at
         return self.at
 
     def taken(self, items: int) -> Array:
