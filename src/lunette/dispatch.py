@@ -27,6 +27,7 @@ __all__ = [
     "backend_for",
     "check_backend",
     "check_fits",
+    "choose",
     "forward",
     "forward_with_indices",
     "jvp",
@@ -74,7 +75,7 @@ def register(backend: Backend) -> None:
     if backend.name in BACKENDS or backend.name == "spec":
         raise ValueError(f"backend {backend.name!r} is registered already")
     BACKENDS[backend.name] = backend
-    _choose.cache_clear()
+    choose.cache_clear()
 
 
 # -- the verbs --
@@ -142,7 +143,7 @@ def vjp(
 def backend_for(op: Op, *operands: Any, verb: str = "forward") -> str:
     """The name of the backend that serves this call: `"spec"` where no kernel does."""
     arrays = _arrays(op, operands)
-    return _choose(op, verb, *_signature(arrays), None).name
+    return choose(op, verb, *_signature(arrays), None).name
 
 
 # -- the choice --
@@ -157,9 +158,9 @@ class _Choice(NamedTuple):
 def _interpreter(op: Op, verb: str, arrays: tuple[Array, ...], backend: str | None) -> Any:
     if len(arrays) == 1:
         x = arrays[0]
-        choice = _choose(op, verb, (x.shape,), (x.dtype,), backend)
+        choice = choose(op, verb, (x.shape,), (x.dtype,), backend)
     else:
-        choice = _choose(op, verb, *_signature(arrays), backend)
+        choice = choose(op, verb, *_signature(arrays), backend)
     if choice.why_slow:
         warnings.warn(
             f"{op!r}, {verb}: {choice.why_slow}; the specification answers, slowly. "
@@ -171,7 +172,7 @@ def _interpreter(op: Op, verb: str, arrays: tuple[Array, ...], backend: str | No
 
 
 @lru_cache(maxsize=4096)
-def _choose(
+def choose(
     op: Op,
     verb: str,
     shapes: tuple[Shape, ...],

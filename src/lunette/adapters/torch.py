@@ -14,15 +14,17 @@ from lunette.ops.base import Op
 from lunette.ops.convolution import Convolution
 from lunette.ops.pooling import Pooling
 from lunette.reductions import SmoothMax
-from lunette.torch import convolution, library
+from lunette.torch import convolution, eager, library
 from lunette.torch.encoding import encode
 from lunette.torch.memory import array_of, tensor_of
 
-__all__ = ["forward", "forward_with_beta", "forward_with_indices", "jvp", "unpool", "vjp"]
+__all__ = ["forward", "forward_with_beta", "forward_with_indices", "jvp", "pooled", "unpool", "vjp"]
 
 
 def forward(op: Op, operands: tuple[Any, ...], backend: str | None) -> Any:
     """The op's value, recorded for every mode of differentiation."""
+    if backend is None and len(operands) == 1 and isinstance(op, Pooling):
+        return pooled(op, operands[0])
     _check_operands(op, operands)
     if isinstance(op, Pooling):
         return library.pool(operands[0], None, encode(op), backend)
@@ -31,8 +33,22 @@ def forward(op: Op, operands: tuple[Any, ...], backend: str | None) -> Any:
     return _outside_torch(dispatch.forward, op, operands, backend)
 
 
+def pooled(op: Pooling, x: Any, return_indices: bool = False) -> Any:
+    """The value of a pooling op, with its winners if asked for: at once where no mode is on, else by registered operators."""
+    if eager.serves(x):
+        verb = eager.forward_with_indices if return_indices else eager.forward
+        found = verb(op, x)
+        if found is not None:
+            return found
+    _check_operands(op, (x,))
+    operator = library.pool_with_indices if return_indices else library.pool
+    return operator(x, None, encode(op), None)
+
+
 def forward_with_indices(op: Op, operands: tuple[Any, ...], backend: str | None) -> Any:
     """A max's value and the flat positions of its winners."""
+    if backend is None and len(operands) == 1 and isinstance(op, Pooling):
+        return pooled(op, operands[0], True)
     _check_operands(op, operands)
     if not isinstance(op, Pooling):
         raise TypeError(f"{op!r}: only a max has indices")

@@ -39,6 +39,7 @@ class Op:
 
     _hash: int
     _text: str
+    _prepared: dict[Any, Any]
     operand_names: tuple[str, ...] = ("x",)
 
     # -- the signature: shapes and dtypes, before any array is touched --
@@ -137,7 +138,7 @@ class Op:
         return tuple(getattr(self, f.name) for f in fields(self))  # type: ignore[arg-type]
 
     def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and self._key() == other._key()
+        return self is other or (type(other) is type(self) and self._key() == other._key())
 
     def __hash__(self) -> int:
         # Kernels look plans up by op on every call, so the hash is computed once.
@@ -149,8 +150,8 @@ class Op:
             return value
 
     def __getstate__(self) -> dict[str, Any]:
-        # String hashes differ between processes: a pickled op must not carry its hash along.
-        return {k: v for k, v in self.__dict__.items() if k != "_hash"}
+        # String hashes differ between processes, and prepared calls are of one: neither goes along.
+        return {k: v for k, v in self.__dict__.items() if k not in ("_hash", "_prepared")}
 
     def __repr__(self) -> str:
         try:

@@ -1,0 +1,161 @@
+"""Pooling of plain CPU tensors outside every mode: one `autograd.Function` over prepared calls.
+
+What the registered operators do for every mode of torch takes longer than a small call. Where no mode is on, nothing of it
+is needed: the same kernels give the same bits. A backward pass that is itself recorded, or meets a mode, goes by the
+registered operators.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import _C, Tensor
+from torch.autograd import forward_ad
+from torch.autograd.function import _SingleLevelFunction
+from torch.nn import Parameter
+
+from lunette.dispatch import BACKENDS
+from lunette.ops.pooling import Pooling
+from lunette.torch import library, offsets
+from lunette.torch.encoding import encode
+from lunette.torch.prepared import MOST, Prepared, prepare
+
+__all__ = ["forward", "forward_with_indices", "serves"]
+
+
+# Bound once: each is asked in every call.
+compiling, grad_enabled, has_storage = torch.compiler.is_compiling, torch.is_grad_enabled, _C._has_storage
+functorch, tracing = _C._are_functorch_transforms_active, _C._get_tracing_state
+dispatch_modes, function_modes = _C._len_torch_dispatch_stack, _C._len_torch_function_stack
+
+
+def serves(x: Any) -> bool:
+    """Whether x is a plain CPU tensor and no mode of torch is on."""
+    return (
+        (type(x) is Tensor or type(x) is Parameter)
+        and not compiling()
+        and not functorch()
+        and forward_ad._current_level < 0
+        and not dispatch_modes()
+        and not function_modes()
+        and tracing() is None
+        and x.is_cpu
+        and has_storage(x)  # not sparse, batched, or otherwise made of other tensors
+        and x.data_ptr()  # neither empty nor zeros that nobody has written
+        and not x.is_neg()
+    )
+
+
+def forward(op: Pooling, x: Tensor) -> Any:
+    """The op's value; None where the registered operators are to be asked."""
+    try:
+        call = op._prepared[x.shape, x.stride(), x.dtype, len(BACKENDS)]
+    except (AttributeError, KeyError):
+        call = _prepared(op, x)
+    if call is None:
+        return None
+    if x.requires_grad and grad_enabled():
+        return call.function.apply(x, call)
+    return call.values(x)
+
+
+def forward_with_indices(op: Pooling, x: Tensor) -> Any:
+    """A max's value and the flat positions of its winners; None where the registered operators are to be asked."""
+    op.check_indices()
+    call = _prepared(op, x)
+    if call is None:
+        return None
+    if x.requires_grad and grad_enabled():
+        return Indexed.apply(x, call)
+    return call.values_and_indices(x)
+
+
+def _prepared(op: Pooling, x: Tensor) -> Prepared | None:
+    # An op keeps its own calls: to look one up among those of all ops takes as long as a small call.
+    try:
+        calls = op._prepared
+    except AttributeError:
+        calls = {}
+        object.__setattr__(op, "_prepared", calls)
+    key = x.shape, x.stride(), x.dtype, len(BACKENDS)
+    try:
+        return calls[key]
+    except KeyError:
+        if len(calls) >= MOST:
+            calls.clear()
+        found = prepare(op, x)
+        if found is not None:
+            found.function = Kept if found.keeps else Pooled
+        calls[key] = found
+        return found
+
+
+# -- derivatives: as the registered operators have them --
+
+
+class _Function(_SingleLevelFunction):  # type: ignore[misc]
+    """Applied without the ways of functorch: no such level is active here."""
+
+
+class _Pooled(_Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, call: Prepared) -> Any:
+        ctx.call = call
+        if call.reads_x:
+            ctx.save_for_backward(x)
+        return call.values(x)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        call = ctx.call
+        (x,) = ctx.saved_tensors if call.reads_x else (None,)
+        return _gradient(call, x, grad), None
+
+
+class _Indexed(_Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, call: Prepared) -> Any:
+        ctx.call = call
+        ctx.save_for_backward(x)
+        ctx.set_materialize_grads(False)
+        y, places = call.values_and_indices(x)
+        ctx.mark_non_differentiable(places)
+        return y, places
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any, _: Any) -> Any:
+        (x,) = ctx.saved_tensors
+        return None if grad is None else _gradient(ctx.call, x, grad), None
+
+
+class _Kept(_Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, call: Prepared) -> Any:
+        ctx.call = call
+        y, marks = call.values_and_offsets(x)
+        ctx.save_for_backward(marks)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        call: Prepared = ctx.call
+        (marks,) = ctx.saved_tensors
+        if grad_enabled() or not serves(grad) or not call.is_marks(marks):
+            text = encode(call.op)
+            return offsets.max_vjp_from_offsets(marks, grad, call.shape, text), None
+        return call.gradient_from_offsets(marks, grad), None
+
+
+def _gradient(call: Prepared, x: Tensor | None, grad: Tensor) -> Tensor:
+    if grad_enabled() or not serves(grad) or not (x is None or call.is_input(x)):
+        if x is None:  # a mean is linear: any x will do
+            x = torch.empty_strided(call.shape, call.strides, dtype=call.tensor_dtype)
+        return library.pool_vjp(x, grad, None, encode(call.op), None)
+    return call.gradient(x, grad)
+
+
+# A result's grad_fn is named after the class, and as the operator is that a mode would see.
+Pooled: Any = type("lunette_pool", (_Pooled,), {})
+Indexed: Any = type("lunette_pool_with_indices", (_Indexed,), {})
+Kept: Any = type("lunette_max_with_offsets", (_Kept,), {})
