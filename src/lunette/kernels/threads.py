@@ -142,7 +142,7 @@ class _Limit(threading.local):
 _own = _Limit()
 
 
-class limited:  # noqa: N801
+class limited:
     """While in it, calls of this thread use `n` threads at most: as many as the library whose arrays these are."""
 
     __slots__ = ("before", "n")

@@ -17,15 +17,20 @@ from torch.nn import Parameter
 
 from lunette.dispatch import BACKENDS
 from lunette.ops.pooling import Pooling
-from lunette.torch import library, offsets
+from lunette.torch import derivatives, library, offsets
 from lunette.torch.encoding import encode
+from lunette.torch.learned import Learned, checked
 from lunette.torch.prepared import MOST, Prepared, prepare
 
-__all__ = ["forward", "forward_with_indices", "serves"]
+__all__ = ["forward", "forward_with_beta", "forward_with_indices", "serves"]
 
 
 # Bound once: each is asked in every call.
-compiling, grad_enabled, has_storage = torch.compiler.is_compiling, torch.is_grad_enabled, _C._has_storage
+compiling, grad_enabled, has_storage = (
+    torch.compiler.is_compiling,
+    torch.is_grad_enabled,
+    _C._has_storage,
+)
 functorch, tracing = _C._are_functorch_transforms_active, _C._get_tracing_state
 dispatch_modes, function_modes = _C._len_torch_dispatch_stack, _C._len_torch_function_stack
 
@@ -71,24 +76,39 @@ def forward_with_indices(op: Pooling, x: Tensor) -> Any:
     return call.values_and_indices(x)
 
 
-def _prepared(op: Pooling, x: Tensor) -> Prepared | None:
+def _prepared(op: Pooling, x: Tensor, rises: bool | None = None) -> Any:
     # An op keeps its own calls: to look one up among those of all ops takes as long as a small call.
     try:
         calls = op._prepared
     except AttributeError:
         calls = {}
         object.__setattr__(op, "_prepared", calls)
-    key = x.shape, x.stride(), x.dtype, len(BACKENDS)
+    key: Any = (x.shape, x.stride(), x.dtype, len(BACKENDS))
+    if rises is not None:  # a beta that is told at the call
+        key = key, rises
     try:
         return calls[key]
     except KeyError:
         if len(calls) >= MOST:
             calls.clear()
         found = prepare(op, x)
-        if found is not None:
+        if found is not None and rises is not None:
+            found = Learned(op, x, rises)
+        elif found is not None:
             found.function = Kept if found.keeps else Pooled
         calls[key] = found
         return found
+
+
+def forward_with_beta(op: Pooling, x: Tensor, beta: Tensor) -> Any:
+    """A smooth max whose beta is a tensor of one number; None where the registered operators are to be asked."""
+    rises = checked(beta.item()) > 0
+    call = _prepared(op, x, rises)
+    if call is None or not call.serves:
+        return None
+    if grad_enabled() and (x.requires_grad or beta.requires_grad):
+        return Taught.apply(x, beta, call)
+    return call.pooled(x, beta.item())
 
 
 # -- derivatives: as the registered operators have them --
@@ -147,6 +167,31 @@ class _Kept(_Function):
         return call.gradient_from_offsets(marks, grad), None
 
 
+class _Taught(_Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, beta: Tensor, call: Learned) -> Any:
+        ctx.call = call
+        y = call.pooled(x, beta.item())
+        ctx.save_for_backward(x, beta, y)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        call: Learned = ctx.call
+        x, beta, y = ctx.saved_tensors
+        needs = ctx.needs_input_grad
+        at_once = not grad_enabled() and serves(grad) and serves(beta) and call.is_input(x)
+        if not at_once:
+            args = x, beta, encode(call.asked), None
+            return *derivatives.pool.gradient(args, (grad,), needs)[:2], None
+        number = beta.item()
+        for_x = call.spread(x, grad, number) if needs[0] else None
+        for_beta = None
+        if needs[1]:
+            for_beta = derivatives.in_beta(x, beta, grad, y, lambda dx: call.slope(x, dx, number))
+        return for_x, for_beta, None
+
+
 def _gradient(call: Prepared, x: Tensor | None, grad: Tensor) -> Tensor:
     if grad_enabled() or not serves(grad) or not (x is None or call.is_input(x)):
         if x is None:  # a mean is linear: any x will do
@@ -159,3 +204,4 @@ def _gradient(call: Prepared, x: Tensor | None, grad: Tensor) -> Tensor:
 Pooled: Any = type("lunette_pool", (_Pooled,), {})
 Indexed: Any = type("lunette_pool_with_indices", (_Indexed,), {})
 Kept: Any = type("lunette_max_with_offsets", (_Kept,), {})
+Taught: Any = type("lunette_pool_with_beta", (_Taught,), {})

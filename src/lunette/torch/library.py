@@ -17,16 +17,18 @@ import torch
 from torch import Tensor
 
 from lunette import dispatch
+from lunette.kernels.threads import limited
 from lunette.ops.pooling import Pool, Pooling
 from lunette.reductions import Max
 from lunette.torch import derivatives
 from lunette.torch.autograd import register_derivatives
 from lunette.torch.encoding import decode
-from lunette.torch.memory import array_of, dtype_of, empty, format_of, tensor_of
+from lunette.torch.memory import array_of, dtype_of, empty, like, tensor_of
 
 __all__ = [
     "LIBRARY",
     "TAGS",
+    "as_many_threads",
     "like",
     "out_shape",
     "pool",
@@ -68,9 +70,14 @@ def _with_beta(text: str, beta: Tensor | None) -> Any:
     return Pool(op.regions, reduction, op.keepdims)
 
 
-def like(x: Tensor, result: Tensor) -> Tensor:
-    """`result` in the memory format of `x`; a copy only where the kernel chose another."""
-    return result.contiguous(memory_format=format_of(x)) if result.ndim == x.ndim else result
+def as_many_threads(kernel: Any) -> Any:
+    """A kernel on CPU tensors that uses no more threads than torch does."""
+
+    def limited_kernel(*args: Any) -> Any:
+        with limited(torch.get_num_threads()):
+            return kernel(*args)
+
+    return limited_kernel
 
 
 def _pool_cpu(x: Tensor, beta: Tensor | None, op: str, backend: str | None) -> Tensor:
@@ -264,7 +271,7 @@ for name, (on_cpu, on_cuda, without_data) in {
     "pool_jvp": (_pool_jvp_cpu, _pool_jvp_cuda, _fake_pool_jvp),
     "pool_vjp": (_pool_vjp_cpu, _pool_vjp_cuda, _fake_pool_vjp),
 }.items():
-    LIBRARY.impl(name, on_cpu, "CPU")
+    LIBRARY.impl(name, as_many_threads(on_cpu), "CPU")
     LIBRARY.impl(name, on_cuda, "CUDA")
     torch.library.register_fake(f"lunette::{name}", without_data, lib=LIBRARY)
 

@@ -216,7 +216,7 @@ for name, without_data, batched, derivative in (
     ("max_jvp_from_offsets", _fake_max_jvp_from_offsets, _batched_jvp, _MaxJvpFromOffsets()),
 ):
     library.LIBRARY.impl(name, KERNELS[name], "CUDA")
-    library.LIBRARY.impl(name, CPU_KERNELS[name], "CPU")
+    library.LIBRARY.impl(name, library.as_many_threads(CPU_KERNELS[name]), "CPU")
     torch.library.register_fake(f"lunette::{name}", without_data, lib=library.LIBRARY)
     torch.library.register_vmap(f"lunette::{name}", batched, lib=library.LIBRARY)
     register_derivatives(library.LIBRARY, getattr(torch.ops.lunette, name).default, derivative)

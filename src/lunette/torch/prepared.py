@@ -25,7 +25,7 @@ from lunette.kernels.cpu.rearranging.long_axes import LONG
 from lunette.kernels.threads import limited
 from lunette.ops.pooling import Pooling
 from lunette.reductions import Max, Mean
-from lunette.torch.memory import TENSOR_DTYPES, array_of, dtype_of, format_of, tensor_of
+from lunette.torch.memory import TENSOR_DTYPES, array_of, dtype_of, like, tensor_of
 from lunette.torch.thin import Thin, thin
 
 __all__ = ["MOST", "Prepared", "prepare"]
@@ -35,11 +35,6 @@ LARGE = 1 << 20
 
 MOST = 4096
 """Calls that an op keeps, at most; an op on ever new shapes begins anew."""
-
-
-def like(x: Tensor, result: Tensor) -> Tensor:
-    """`result` in the memory format of `x`; a copy only where the kernel chose another."""
-    return result.contiguous(memory_format=format_of(x)) if result.ndim == x.ndim else result
 
 
 def _new(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Callable[[], Tensor]:
@@ -105,12 +100,12 @@ class Prepared:
             y = new()
             to = y.data_ptr()
             if not run(at, to, to):
-                call.in_full(x, y, y)
+                in_full(x, y, y)
             return y
 
         if call is None:
             return general
-        run = call.run
+        run, in_full = call.run, call.in_full
         return values
 
     def values_and_offsets(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -185,6 +180,7 @@ class Prepared:
             return self.calls[key]
         except KeyError:
             strides = self._bytes(key[0])
+            call: Any
             if gathers:
                 call = gather_call(self.op, self.shape, strides, self.dtype)
             else:

@@ -22,7 +22,7 @@ from lunette.kernels.cpu.running.calls import (
 from lunette.kernels.cpu.running.working_memory import of_this_thread
 from lunette.kernels.threads import limited
 
-__all__ = ["Thin", "thin"]
+__all__ = ["Bytes", "Thin", "address_of", "thin"]
 
 
 class _Address:
@@ -35,7 +35,7 @@ class _Address:
         self.__array_interface__ = {"data": (tensor.data_ptr(), False)}
 
 
-class _Bytes:
+class Bytes:
     """Memory of a small call, one at a time: flags, zero when they are taken, or what is between two kernels."""
 
     def __init__(self, size: int) -> None:
@@ -48,7 +48,13 @@ class _Bytes:
             return self.spare.pop()
         except IndexError:
             memory = bytearray(self.size)
-            return memory, np.frombuffer(memory, np.uint8).__array_interface__["data"][0]
+            return memory, address_of(np.frombuffer(memory, np.uint8))
+
+
+def address_of(array: Any) -> int:
+    """Where the memory of an array begins."""
+    address: int = array.__array_interface__["data"][0]
+    return address
 
 
 class Thin:
@@ -105,10 +111,10 @@ def _direct(call: Any) -> Callable[[int, int, int], bool] | None:
         if type(call) is TiledCall:
             return _with_flags(kernels[0], first.items)
         if type(call) is MarkedGradient:
-            return _with_flags(_marked(*kernels, _Bytes(first.all_outputs)), first.items)
+            return _with_flags(_marked(kernels, Bytes(first.all_outputs)), first.items)
         if type(call) is WeightedGradient:
-            weights = _Bytes(3 * first.all_outputs * first.size)
-            return _with_flags(_weighted(*kernels, weights), first.items)
+            weights = Bytes(3 * first.all_outputs * first.size)
+            return _with_flags(_weighted(kernels, weights), first.items)
     return None
 
 
@@ -126,7 +132,7 @@ def _on_all_units(kernel: Any, table: int, scratch: int, units: int) -> Kernel:
 
 
 def _with_flags(kernel: Kernel, items: int) -> Callable[[int, int, int], bool]:
-    flags = _Bytes(items)
+    flags = Bytes(items)
 
     def run(a: int, b: int, c: int) -> bool:
         taken = memory, at = flags.take()
@@ -139,8 +145,9 @@ def _with_flags(kernel: Kernel, items: int) -> Callable[[int, int, int], bool]:
     return run
 
 
-def _marked(marks: Kernel, gather: Kernel, between: _Bytes) -> Kernel:
+def _marked(kernels: list[Kernel], between: Bytes) -> Kernel:
     """The gradient of a max: marks, then gathering by them."""
+    marks, gather = kernels
 
     def run(x: int, gy: int, gx: int, flags: int) -> None:
         taken = _, at = between.take()
@@ -151,8 +158,9 @@ def _marked(marks: Kernel, gather: Kernel, between: _Bytes) -> Kernel:
     return run
 
 
-def _weighted(weights: Kernel, gather: Kernel, between: _Bytes) -> Kernel:
+def _weighted(kernels: list[Kernel], between: Bytes) -> Kernel:
     """The gradient of a smooth max: weights, then gathering by shares."""
+    weights, gather = kernels
 
     def run(x: int, gy: int, gx: int, flags: int) -> None:
         taken = _, at = between.take()
