@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.fx import Proxy
 
 from lunette import dispatch
 from lunette.functional import check_indices
@@ -60,6 +61,8 @@ def forward_with_beta(op: Pooling, x: Any, beta: Any) -> Any:
     _check_operands(op, (x,))
     if not isinstance(op.reduction, SmoothMax):
         raise TypeError(f"{op!r}: only a smooth max has a beta")
+    if isinstance(x, Proxy) or isinstance(beta, Proxy):
+        return library.pool(x, beta, encode(op), None)
     if not isinstance(beta, Tensor) or beta.numel() != 1 or not beta.is_floating_point():
         raise TypeError(f"beta={beta!r}: expected a float tensor of one element")
     if not x.is_floating_point():
@@ -133,7 +136,9 @@ def _check_operands(op: Op, operands: tuple[Any, ...]) -> None:
 
 
 def _check_like(x: Any, other: Any, name: str, of: str) -> None:
-    """`other` is a tensor that our kernels can read, where `x` is."""
+    """`other` is a tensor that our kernels can read, where `x` is; or stands for one while torch.fx records."""
+    if isinstance(other, Proxy) or isinstance(x, Proxy):
+        return
     if not isinstance(other, Tensor):
         raise TypeError(f"{name} is a {type(other).__name__}; expected a torch tensor")
     if other.is_quantized:

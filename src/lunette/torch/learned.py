@@ -29,7 +29,7 @@ from lunette.kernels.threads import limited
 from lunette.ops.pooling import Pool, Pooling
 from lunette.torch.memory import array_of, like, tensor_of
 from lunette.torch.prepared import Prepared
-from lunette.torch.thin import Bytes, address_of
+from lunette.torch.thin import Bytes, address_of, quick
 
 __all__ = ["Learned", "checked", "with_beta"]
 
@@ -206,12 +206,14 @@ def _direct(call: Any) -> Callable[[int, int, int, float], bool] | None:
 
 
 def _on_all_units(kernel: Any, tiling: Any) -> Told:
-    tables, scratch, units = _Tables(tiling.table), tiling.scratch, tiling.units
+    tables, scratch, units = _Tables(tiling.table), tiling.scratch, int(tiling.units)
+    kernel = quick(kernel)
 
     def run(a: int, b: int, c: int, flags: int, beta: float) -> None:
         taken = entry, table, _ = tables.take()
         entry[0] = beta
-        kernel(a, b, c, of_this_thread().scratch(scratch), table, flags, 0, units)
+        memory = of_this_thread()
+        kernel(a, b, c, memory.scratch(scratch), table, flags, 0, units)
         tables.spare.append(taken)
 
     return run

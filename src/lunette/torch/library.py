@@ -39,7 +39,8 @@ __all__ = [
 ]
 
 LIBRARY = torch.library.Library("lunette", "DEF")
-TAGS = (torch.Tag.pt2_compliant_tag,)
+TAGS = (torch.Tag.pt2_compliant_tag, torch.Tag.flexible_layout)
+"""Shapes without data are right, and tensors are read as they lie: inductor need not copy them in order."""
 
 LIBRARY.define("pool(Tensor x, Tensor? beta, str op, str? backend) -> Tensor", tags=TAGS)
 LIBRARY.define(

@@ -116,7 +116,7 @@ class SmoothMaxPool(Pool):
 
     def forward(self, x: Tensor) -> Any:
         """The pooled tensor."""
-        if isinstance(self.beta, Tensor):
+        if not isinstance(self.beta, float):  # a parameter, or what torch.fx records for it
             return adapter.forward_with_beta(self.op, x, self.beta)
         return super().forward(x)
 

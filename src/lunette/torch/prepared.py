@@ -138,26 +138,24 @@ class Prepared:
 
     # -- gradients --
 
-    def gradient(self, x: Tensor | None, grad: Tensor) -> Tensor:
-        """The gradient of every cell; a mean needs no x."""
-        call = self._gradient_call(grad, False)
-        if call is None or (x is not None and x.data_ptr() % self.size):
+    @cached_property
+    def gradient(self) -> Callable[[Tensor | None, Tensor], Tensor]:
+        """Gives the gradient of every cell; a mean needs no x."""
+
+        def general(x: Tensor | None, grad: Tensor) -> Tensor:
             if x is None:
                 x = torch.empty_strided(self.shape, self.strides, dtype=self.tensor_dtype)
             with limited(torch.get_num_threads()):
                 (gx,) = kernels.vjp(self.op, (array_of(x),), array_of(grad))
                 return like(x, tensor_of(gx))
-        result = self.new_gradient()
-        if x is None:  # a mean does not read x; in its place is memory of the same size
-            x = result
-        if not call.run(x.data_ptr(), grad.data_ptr(), result.data_ptr()):
-            call.in_full(x, grad, result)
-        return result
 
-    def gradient_from_offsets(self, offsets: Tensor, grad: Tensor) -> Tensor:
-        """The gradient of every cell, by the winners that were kept."""
-        call = self._gradient_call(grad, True)
-        if call is None:
+        return self._back(gradient_call, general)
+
+    @cached_property
+    def gradient_from_offsets(self) -> Callable[[Tensor | None, Tensor], Tensor]:
+        """Gives the gradient of every cell, by the winners that were kept."""
+
+        def general(offsets: Any, grad: Tensor) -> Tensor:
             with limited(torch.get_num_threads()):
                 arrays = array_of(offsets), array_of(grad)
                 found = None
@@ -166,27 +164,36 @@ class Prepared:
                 if found is None:
                     found = on_arrays.vjp_from_offsets(self.op, *arrays, self.shape)
                 return like(offsets, tensor_of(found))
-        result = self.new_gradient()
-        if not call.run(offsets.data_ptr(), grad.data_ptr(), result.data_ptr()):
-            call.in_full(offsets, grad, result)
-        return result
 
-    def _gradient_call(self, grad: Tensor, gathers: bool) -> Thin | None:
-        """The call for a gradient that lies in order; None where the kernels' own functions are to be asked."""
-        if not self.small_in or not grad.is_contiguous() or grad.data_ptr() % self.size:
-            return None
-        key = grad.stride(), gathers
-        try:
-            return self.calls[key]
-        except KeyError:
-            strides = self._bytes(key[0])
-            call: Any
-            if gathers:
-                call = gather_call(self.op, self.shape, strides, self.dtype)
-            else:
-                mine = self._bytes(self.strides)
-                call = gradient_call(self.op, self.shape, mine, strides, self.dtype)
-            return self.calls.setdefault(key, thin(call))
+        return self._back(gather_call, general)
+
+    def _back(self, choose: Any, general: Any) -> Callable[[Tensor | None, Tensor], Tensor]:
+        """The way back for gradients that lie in order; others, and those of large results, go the general way."""
+        if not self.small_in:
+            return general  # type: ignore[no-any-return]
+        in_order = self._bytes(torch.empty(self.out, device="meta").stride())
+        layouts = [in_order] if choose is gather_call else [self._bytes(self.strides), in_order]
+        call = thin(choose(self.op, self.shape, *layouts, self.dtype))
+        if call is None:
+            return general  # type: ignore[no-any-return]
+        run, in_full, new = call.run, call.in_full, self.new_gradient
+        size, saved = self.size, 1 if choose is gather_call else self.size
+
+        def back(kept: Tensor | None, grad: Tensor) -> Tensor:
+            at = grad.data_ptr()
+            if at % size or not grad.is_contiguous():
+                return general(kept, grad)
+            result = new()
+            if kept is None:  # a mean does not read x; in its place is memory of the same size
+                kept = result
+            source = kept.data_ptr()
+            if source % saved:
+                return general(kept, grad)
+            if not run(source, at, result.data_ptr()):
+                in_full(kept, grad, result)
+            return result
+
+        return back
 
     # -- what was saved, and may have gone through hooks --
 
