@@ -7,6 +7,7 @@ registered operators.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -81,7 +82,7 @@ def _prepared(op: Pooling, x: Tensor, rises: bool | None = None) -> Any:
     try:
         calls = op._prepared
     except AttributeError:
-        calls = {}
+        calls = _calls(op)
         object.__setattr__(op, "_prepared", calls)
     key: Any = (x.shape, x.stride(), x.dtype, len(BACKENDS))
     if rises is not None:  # a beta that is told at the call
@@ -109,6 +110,12 @@ def forward_with_beta(op: Pooling, x: Tensor, beta: Tensor) -> Any:
     if grad_enabled() and (x.requires_grad or beta.requires_grad):
         return Taught.apply(x, beta, call)
     return call.pooled(x, beta.item())
+
+
+@lru_cache(maxsize=1024)
+def _calls(op: Pooling) -> dict[Any, Any]:
+    """The calls of all ops that are equal: a function makes a new one each time."""
+    return {}
 
 
 # -- derivatives: as the registered operators have them --
