@@ -17,7 +17,10 @@ Geometry = tuple[tuple[int, ...], tuple[Region, ...]]
 def one_axis(
     longest: int = 9, kernel: int = 4, stride: int = 3, dilation: int = 3, padding: int = 3
 ) -> Iterator[Geometry]:
-    """Every sliding window with these largest sizes that fits, asymmetric padding and both modes."""
+    """Every sliding window with these largest sizes that fits, asymmetric padding and both modes.
+
+    Under ceil_mode a window also fits whose end the edge cuts off, by less than a stride.
+    """
     for n, k, s, d, before, after, ceil_mode in product(
         range(1, longest + 1),
         range(1, kernel + 1),
@@ -28,7 +31,7 @@ def one_axis(
         (False, True),
     ):
         region = Sliding(k, s, (before, after), d, ceil_mode)
-        if region.extent <= n + before + after:
+        if region.extent < n + before + after + (s if ceil_mode else 1):
             yield (n,), (region,)
     for n, k, s, d in product(
         range(1, longest + 1), range(1, kernel + 1), range(1, stride + 1), range(1, dilation + 1)

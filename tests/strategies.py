@@ -30,14 +30,15 @@ def fraction_arrays(draw, shape):
 
 
 @st.composite
-def axis_arguments(draw, n):
+def axis_arguments(draw, n, ceil_mode=False):
     """(kernel, stride, (before, after), dilation) that fit an axis of length n."""
     kernel, dilation = draw(st.integers(1, 4)), draw(st.integers(1, 3))
     before, after = draw(st.integers(0, 4)), draw(st.integers(0, 4))
-    missing = dilation * (kernel - 1) + 1 - (n + before + after)
-    if missing > 0:
-        before += missing
-    return kernel, draw(st.integers(1, 4)), (before, after), dilation
+    stride = draw(st.integers(1, 4))
+    # Under ceil_mode the edge may cut a window short by less than a stride.
+    spared = min(stride, kernel) - 1 if ceil_mode else 0
+    before += max(0, dilation * (kernel - 1) + 1 - (n + before + after) - spared)
+    return kernel, stride, (before, after), dilation
 
 
 @st.composite
@@ -52,14 +53,15 @@ def shapes(draw, max_rank=3):
 @st.composite
 def sliding_arguments(draw, pooled):
     """The keyword arguments of a sliding op on axes of these lengths."""
-    axes = [draw(axis_arguments(n)) for n in pooled]
+    ceil_mode = draw(st.booleans())
+    axes = [draw(axis_arguments(n, ceil_mode)) for n in pooled]
     kernel, stride, padding, dilation = (tuple(a) for a in zip(*axes, strict=True))
     return {
         "kernel": kernel,
         "stride": draw(st.sampled_from([stride, stride, None])),
         "padding": draw(st.sampled_from([padding, padding, "same"])),
         "dilation": dilation,
-        "ceil_mode": draw(st.booleans()),
+        "ceil_mode": ceil_mode,
     }
 
 

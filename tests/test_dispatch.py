@@ -26,9 +26,9 @@ def add_backend(monkeypatch, name, refusal):
 @pytest.fixture(autouse=True)
 def only_our_backends(monkeypatch):
     monkeypatch.setattr(dispatch, "BACKENDS", {})
-    dispatch._choose.cache_clear()
+    dispatch.choose.cache_clear()
     yield
-    dispatch._choose.cache_clear()
+    dispatch.choose.cache_clear()
 
 
 def test_without_kernels_the_specification_answers():

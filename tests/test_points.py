@@ -58,6 +58,10 @@ def test_1_stride_defaults_to_the_kernel():
         (2, {"kernel": (1,), "stride": 3, "padding": 1, "ceil_mode": True}, 1),
         (12, {"kernel": (1,), "stride": 2, "ceil_mode": True}, 6),
         (5, {"kernel": (3,), "stride": 1, "dilation": 2}, 1),
+        # The only window is longer than the input, by less than a stride.
+        (2, {"kernel": (3,), "stride": 2, "ceil_mode": True}, 1),
+        (1, {"kernel": (2,), "stride": 7, "dilation": 6, "ceil_mode": True}, 1),
+        (1, {"kernel": (9,), "ceil_mode": True}, 1),
         (112, {"kernel": (3,), "stride": 2, "padding": 1}, 56),
     ],
 )
@@ -69,6 +73,31 @@ def test_2_a_window_that_ceil_mode_adds_reads_what_is_there():
     x = np.array([1.0, 2, 3, 4, 5])
     assert (ln.max_pool(x, (2,), ceil_mode=True) == [2, 4, 5]).all()
     assert (ln.avg_pool(x, (2,), ceil_mode=True) == [1.5, 3.5, 5]).all()
+
+
+def test_2_the_only_window_may_be_cut_short_too():
+    x = np.array([1.0, 3.0])
+    assert ln.max_pool(x, (3,), stride=2, ceil_mode=True).tolist() == [3]
+    assert ln.avg_pool(x, (3,), stride=2, ceil_mode=True).tolist() == [2], (
+        "one cell is past the end"
+    )
+    # Padding before and after the two cells counts; the cell past it does not.
+    assert ln.avg_pool(x, (5,), stride=2, padding=1, ceil_mode=True).tolist() == [1]
+    op = ln.MaxPool((3,), 2, ceil_mode=True)
+    assert op.vjp(x, np.array([5.0])).tolist() == [0, 5]
+
+
+@pytest.mark.parametrize("kernel", range(3, 9))
+@pytest.mark.parametrize("stride", range(1, 9))
+def test_2_a_window_longer_by_a_stride_or_more_is_an_error(kernel, stride):
+    op = ln.MaxPool((kernel,), stride, ceil_mode=True)
+    if kernel - 2 < stride:
+        assert op.out_shape((2,)) == (1,)
+    else:
+        with pytest.raises(ValueError, match=f"short by a stride .{stride}. or more"):
+            op.out_shape((2,))
+    with pytest.raises(ValueError, match="longer than the padded input"):
+        ln.MaxPool((kernel,), stride).out_shape((2,))
 
 
 # -- 3: padding --

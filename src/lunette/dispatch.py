@@ -31,6 +31,7 @@ __all__ = [
     "backend_for",
     "check_backend",
     "check_fits",
+    "choose",
     "forward",
     "forward_with_indices",
     "jvp",
@@ -86,7 +87,7 @@ def register(backend: Backend) -> None:
     if backend.name in BACKENDS or backend.name == "spec":
         raise ValueError(f"backend {backend.name!r} is registered already")
     BACKENDS[backend.name] = backend
-    _choose.cache_clear()
+    choose.cache_clear()
 
 
 # -- the verbs --
@@ -169,7 +170,7 @@ def backend_for(op: Op, *operands: Any, verb: str = "forward") -> str:
         _refuse(op)
     choice(verb, "verb", VERBS)
     arrays = arrays_of(op, operands)
-    return _choose(op, verb, *_signature(arrays), None).name
+    return choose(op, verb, *_signature(arrays), None).name
 
 
 def _refuse(op: Any) -> None:
@@ -190,9 +191,9 @@ def _interpreter(op: Op, verb: str, arrays: tuple[Array, ...], backend: str | No
         check_backend(str.__str__(backend) if isinstance(backend, str) else backend)
     if len(arrays) == 1:
         x = arrays[0]
-        chosen = _choose(op, verb, (x.shape,), (x.dtype,), backend)
+        chosen = choose(op, verb, (x.shape,), (x.dtype,), backend)
     else:
-        chosen = _choose(op, verb, *_signature(arrays), backend)
+        chosen = choose(op, verb, *_signature(arrays), backend)
     if chosen.why_slow:
         warnings.warn(
             f"{op!r}, {verb}: {chosen.why_slow}; the specification answers, slowly. "
@@ -204,7 +205,7 @@ def _interpreter(op: Op, verb: str, arrays: tuple[Array, ...], backend: str | No
 
 
 @lru_cache(maxsize=4096)
-def _choose(
+def choose(
     op: Op,
     verb: str,
     shapes: tuple[Shape, ...],

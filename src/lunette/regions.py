@@ -133,8 +133,8 @@ class Sliding(Region):
     """Windows of `kernel` cells, `dilation` apart, that start every `stride` positions.
 
     `padding` is an int, a `(before, after)` pair, or `"same"`: as much as makes `ceil(n / stride)`
-    outputs, the odd cell at the end. With `ceil_mode` a last window may reach past the padding; it
-    is dropped if it starts at or past `n + before`.
+    outputs, the odd cell at the end. With `ceil_mode` a last window may reach past the padding, by less
+    than a stride; it is dropped if it starts at or past `n + before`.
     """
 
     kernel: int
@@ -178,11 +178,14 @@ class Sliding(Region):
             return -(-n // self._stride)
         before, after = self.margins(n)
         room = n + before + after - self.extent
-        if room < 0:
+        # Under ceil_mode the edge may cut the only window short too, by less than a stride.
+        if room < 0 and not (self.ceil_mode and room > -self._stride):
             raise ValueError(
                 f"a window of {self.extent} positions (kernel {self.kernel}, dilation "
                 f"{self.dilation}) is longer than the padded input: length {n} with padding "
-                f"({before}, {after}) has {n + before + after}; use a smaller kernel or more padding"
+                f"({before}, {after}) has {n + before + after}"
+                + (f", which is short by a stride ({self._stride}) or more" * self.ceil_mode)
+                + "; use a smaller kernel or more padding"
             )
         if not self.ceil_mode:
             return room // self._stride + 1

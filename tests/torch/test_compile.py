@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch import nn
 
 import lunette as ln
 import lunette.torch as lt
@@ -85,3 +86,18 @@ def test_export_with_symbolic_shapes_and_a_file(tmp_path):
         x = distinct(shape, torch.float32)
         assert torch.equal(loaded(x), module(x))
     assert "MaxPool((3, 3), stride=2, padding=1)" in str(program)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("pool", [lt.nn.MaxPool((2, 2)), lt.nn.SmoothMaxPool((2, 2), 2.0)])
+def test_inductor_hands_tensors_over_as_they_lie(pool):
+    """The convolution that inductor takes has channels last: the pooling reads and writes them so, without a copy."""
+    from torch._inductor.utils import run_and_get_code
+
+    model = nn.Sequential(nn.Conv2d(3, 16, 3, padding=1), nn.ReLU(), pool, nn.Conv2d(16, 8, 3))
+    x = torch.randn(2, 3, 12, 12)
+    with torch.no_grad():
+        value, code = run_and_get_code(torch.compile(model, fullgraph=True), x)
+        assert torch.allclose(value, model(x), atol=1e-5)
+    assert value.is_contiguous()
+    assert "(2, 16, 6, 6), (576, 1, 96, 16), 'torch.ops.lunette.pool.default'" in code[0]

@@ -93,3 +93,12 @@ def test_an_adaptive_output_of_zero():
     assert functional.adaptive_avg_pool2d(x[None], (0, 1)).numel() == 0
     with pytest.raises(ValueError, match="output_size=0"):
         ln.adaptive_avg_pool(x, (0,))
+
+
+def test_a_mean_over_three_axes_of_which_one_is_shorter_than_the_kernel():
+    x = torch.ones(1, 1, 1, 4, 4)
+    with pytest.raises(RuntimeError, match="smaller than kernel size"):
+        functional.avg_pool3d(x, 2, ceil_mode=True)
+    assert functional.avg_pool2d(x[0], (2, 2), ceil_mode=True).tolist() == [[[[1, 1], [1, 1]]]]
+    assert functional.max_pool3d(x, 2, ceil_mode=True).shape == (1, 1, 1, 2, 2)
+    assert ln.avg_pool(x, (2, 2, 2), ceil_mode=True).tolist() == [[[[[1, 1], [1, 1]]]]]

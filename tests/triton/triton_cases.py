@@ -35,6 +35,9 @@ GEOMETRIES = [
         ln.Pool((ln.Sliding(3, 1, 1).part(9, 2, 6), ln.Adaptive(3).part(7, 1, 3)), ln.Max()),
         (2, 6, 5),
     ),
+    (ln.MaxPool((3, 3), 2, 0, ceil_mode=True), (2, 2, 2)),
+    (ln.MaxPool((5, 3), (4, 2), 1, ceil_mode=True), (2, 1, 9)),
+    (ln.MaxPool((4,), 3, ceil_mode=True), (2, 2)),
 ]
 LARGER = [
     (ln.MaxPool((3, 3), 2, 1), (3, 37, 150)),

@@ -6,13 +6,14 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.fx import Proxy
 
 from lunette import dispatch
 from lunette.ops.base import Op
 from lunette.ops.convolution import Convolution
 from lunette.ops.pooling import Pooling
 from lunette.reductions import SmoothMax
-from lunette.torch import convolution, eager, library, unpooling  # noqa: F401  eager makes itself known
+from lunette.torch import convolution, eager, library, unpooling
 from lunette.torch.encoding import encode
 from lunette.torch.memory import array_of, dtype_of, tensor_of
 
@@ -22,6 +23,7 @@ __all__ = [
     "forward_with_beta",
     "forward_with_indices",
     "jvp",
+    "pooled",
     "unpool",
     "vjp",
 ]
@@ -29,6 +31,8 @@ __all__ = [
 
 def forward(op: Op, operands: tuple[Any, ...], backend: str | None) -> Any:
     """The op's value, recorded for every mode of differentiation."""
+    if backend is None and len(operands) == 1 and isinstance(op, Pooling):
+        return pooled(op, operands[0])
     _check_operands(op, operands)
     if isinstance(op, Pooling):
         return library.pool(operands[0], None, encode(op), backend)
@@ -37,8 +41,22 @@ def forward(op: Op, operands: tuple[Any, ...], backend: str | None) -> Any:
     return _outside_torch(dispatch.forward, op, operands, backend)
 
 
+def pooled(op: Pooling, x: Any, return_indices: bool = False) -> Any:
+    """The value of a pooling op, with its winners if asked for: at once where no mode is on, else by registered operators."""
+    if eager.serves(x):
+        verb = eager.forward_with_indices if return_indices else eager.forward
+        found = verb(op, x)
+        if found is not None:
+            return found
+    _check_operands(op, (x,))
+    operator = library.pool_with_indices if return_indices else library.pool
+    return operator(x, None, encode(op), None)
+
+
 def forward_with_indices(op: Op, operands: tuple[Any, ...], backend: str | None) -> Any:
     """A max's value and the flat positions of its winners."""
+    if backend is None and len(operands) == 1 and isinstance(op, Pooling):
+        return pooled(op, operands[0], True)
     _check_operands(op, operands)
     if not isinstance(op, Pooling):
         raise TypeError(f"{op!r}: only a max has indices")
@@ -50,10 +68,16 @@ def forward_with_beta(op: Pooling, x: Any, beta: Any) -> Any:
     _check_operands(op, (x,))
     if not isinstance(op.reduction, SmoothMax):
         raise TypeError(f"{op!r}: only a smooth max has a beta")
+    if isinstance(x, Proxy) or isinstance(beta, Proxy):
+        return library.pool(x, beta, encode(op), None)
     if not isinstance(beta, Tensor) or beta.numel() != 1 or not beta.is_floating_point():
         raise TypeError(f"beta={beta!r}: expected a float tensor of one element")
     if not x.is_floating_point():
         raise TypeError(f"x has dtype {x.dtype}: a learned beta needs a float type")
+    if eager.serves(x) and eager.serves(beta):
+        found = eager.forward_with_beta(op, x, beta)
+        if found is not None:
+            return found
     return library.pool(x, beta, encode(op), None)
 
 
@@ -109,7 +133,9 @@ def _check_operands(op: Op, operands: tuple[Any, ...]) -> None:
 
 
 def _check_like(x: Any, other: Any, name: str, of: str) -> None:
-    """`other` is a tensor that our kernels can read, where `x` is."""
+    """`other` is a tensor that our kernels can read, where `x` is; or stands for one while torch.fx records."""
+    if isinstance(other, Proxy) or isinstance(x, Proxy):
+        return
     check_plain(other, name)
     if other.device != x.device:
         raise ValueError(

@@ -13,10 +13,12 @@ from lunette.check.geometry import WIDTHS, Geometry, some_batch, spread
 __all__ = ["hard_sliding", "random_sliding", "small_sliding"]
 
 
-# (lengths, kernel, stride, …): ceil_mode, some windows would start in the end padding
+# (lengths, kernel, stride, …): ceil_mode; some windows would start in the end padding, and some are longer
+# than the padded input by less than a stride
 CEIL: list[Any] = [
     ((4, 4), 3, 2, 1), ((5, 5), 2, 2, 0), ((12,), 1, 2, 0), ((5,), 2, 3, 1), ((6, 5), 3, 2, 1),
     ((4,), 2, 3, 1), ((7,), 3, 3, 1), ((6, 6, 5), 3, 2, 1), ((10,), 4, 3, 2), ((3,), 2, 2, 1),
+    ((2,), 3, 2, 0), ((2, 2), 3, 2, 0), ((1,), 4, 5, 1), ((3, 5), 4, 3, 0), ((1, 2, 2), 2, 2, 0),
 ]  # fmt: skip
 # padding with dilation; windows of padding alone; padding past half the kernel
 PADDED: list[Any] = [
@@ -125,7 +127,7 @@ def small_sliding(op: str, rng: np.random.Generator) -> Iterator[Geometry]:
     for n, k, s, p, d, ceil in product(
         range(1, 7), range(1, 5), range(1, 5), range(3), range(1, 4), (False, True)
     ):
-        if d * (k - 1) + 1 <= n + 2 * p:
+        if d * (k - 1) + 1 < n + 2 * p + (s if ceil else 1):
             yield _sliding(op, rng, (n,), k, s, p, d, ceil, hard=False)
 
 

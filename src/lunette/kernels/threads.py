@@ -20,7 +20,7 @@ from lunette.background import Workers, forever
 from lunette.kernels.gates import close, enter, leave, new_gates
 from lunette.loading import compiles_here
 
-__all__ = ["get_num_threads", "run", "set_num_threads"]
+__all__ = ["get_num_threads", "limited", "run", "set_num_threads"]
 
 RANGES_PER_THREAD = 4
 """More ranges than threads, so that a thread that was held up leaves its share to others."""
@@ -147,7 +147,32 @@ def get_num_threads() -> int:
     global _threads  # noqa: PLW0603
     if not _threads:
         _threads = _default()
-    return _threads
+    return min(_threads, _own.most)
+
+
+class _Limit(threading.local):
+    """The most threads that calls of this thread may use."""
+
+    most = 1 << 30
+
+
+_own = _Limit()
+
+
+class limited:
+    """While in it, calls of this thread use `n` threads at most: as many as the library whose arrays these are."""
+
+    __slots__ = ("before", "n")
+
+    def __init__(self, n: int) -> None:
+        self.n = n
+
+    def __enter__(self) -> None:
+        self.before = _own.most
+        _own.most = min(self.n, self.before)
+
+    def __exit__(self, *_: Any) -> None:
+        _own.most = self.before
 
 
 def run(task: Callable[[int, int], Any], units: int, threads: int = 0, held: Any = None) -> None:

@@ -52,6 +52,7 @@ class Op:
 
     _hash: int
     _text: str
+    _prepared: dict[Any, Any]
     operand_names: tuple[str, ...] = ("x",)
 
     # -- the signature: shapes and dtypes, before any array is touched --
@@ -156,7 +157,7 @@ class Op:
         return tuple(getattr(self, f.name) for f in fields(self))  # type: ignore[arg-type]
 
     def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and self._key() == other._key()
+        return self is other or (type(other) is type(self) and self._key() == other._key())
 
     def __hash__(self) -> int:
         # Kernels look plans up by op on every call, so the hash is computed once.

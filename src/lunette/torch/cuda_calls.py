@@ -20,6 +20,7 @@ from lunette.ops.pooling import Pooling
 from lunette.reductions import Max, Mean
 from lunette.torch import library, offsets
 from lunette.torch.encoding import encode
+from lunette.torch.memory import format_of
 
 __all__ = ["Calls", "forward"]
 
@@ -46,7 +47,7 @@ def _new_calls(op: Pooling, x: Tensor) -> Calls:
     if len(_known) >= MOST:
         _known.clear()
     layout = x.shape, x.stride(), x.dtype, x.device
-    calls = _known[(op, *layout)] = Calls(op, layout, library.format_of(x))
+    calls = _known[(op, *layout)] = Calls(op, layout, format_of(x))
     return calls
 
 
@@ -89,7 +90,10 @@ class Calls:
     def gradient(self, saved: tuple[Tensor, ...], grad: Tensor) -> Any:
         """The gradient of x, from what was saved."""
         grad = grad.contiguous(memory_format=self.format)  # as the value is laid out
-        strides = grad.stride()
+        strides = (
+            grad.stride(),
+            *[t.stride() for t in saved],
+        )  # hooks may lay out anew what was saved
         found = self.gradients.get(strides)
         if found is None:
             verbs: dict[str, Callable[..., Any]] = {
@@ -155,7 +159,8 @@ class lunette_pool(torch.autograd.Function):  # type: ignore[misc]
     def forward(ctx: Any, x: Tensor, calls: Calls) -> Any:
         ctx.calls = calls
         if calls.saves == "offsets":
-            y, ctx.taps = calls.gradients["forward"](x)
+            y, taps = calls.gradients["forward"](x)
+            ctx.save_for_backward(taps)
             return y
         if calls.saves == "x":
             ctx.save_for_backward(x)
@@ -164,10 +169,7 @@ class lunette_pool(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
         calls = ctx.calls
-        if calls.saves == "offsets":
-            saved = (ctx.taps,)
-        else:
-            saved = ctx.saved_tensors if calls.saves == "x" else ()
+        saved = () if calls.saves == "nothing" else ctx.saved_tensors
         if torch.is_grad_enabled() or is_batched(grad) or _C._are_functorch_transforms_active():
             return calls.differentiable_gradient(saved, grad), None
         return calls.gradient(saved, grad), None

@@ -21,7 +21,7 @@ from torch import Tensor
 from lunette.reductions import SmoothMax
 from lunette.torch.encoding import decode
 
-__all__ = ["Rule", "pool", "pool_jvp", "pool_vjp", "pool_with_indices"]
+__all__ = ["Rule", "in_beta", "pool", "pool_jvp", "pool_vjp", "pool_with_indices"]
 
 
 class _At:
@@ -54,12 +54,11 @@ class _At:
 
     def value_with_beta(self) -> Any:
         """dy/dβ."""
-        beta = self.beta.to(torch.promote_types(self.x.dtype, self.beta.dtype))
-        return (self.jvp(self.cells()) - self.value()) / beta
+        return _slope_in_beta(self.x, self.beta, self.jvp(self.cells()), self.value())
 
     def cells(self) -> Tensor:
         """x, with 0 for an infinite cell: its share is 0 or 1, and 0·∞ is no derivative."""
-        return self.x.masked_fill(self.x.isinf(), 0)
+        return _finite(self.x)
 
     def scaled(self, amount: Any) -> Any:
         """`amount · β`, in the dtype of `amount`."""
@@ -67,9 +66,26 @@ class _At:
         return amount * (beta.to(amount.dtype) if isinstance(beta, Tensor) else beta)
 
     def as_beta(self, terms: Tensor) -> Any:
-        """A gradient in β: the sum of its terms, in β's shape, dtype and device."""
-        wide = torch.promote_types(terms.dtype, self.beta.dtype)
-        return terms.sum(dtype=wide).to(self.beta).reshape(self.beta.shape)
+        return _as_beta(self.beta, terms)
+
+
+def in_beta(x: Tensor, beta: Tensor, grad: Tensor, y: Tensor, jvp: Any) -> Tensor:
+    """The gradient in β, where y is the value and `jvp` its derivative along a direction, at x."""
+    return _as_beta(beta, grad * _slope_in_beta(x, beta, jvp(_finite(x)), y))
+
+
+def _slope_in_beta(x: Tensor, beta: Tensor, along_x: Tensor, y: Tensor) -> Tensor:
+    return (along_x - y) / beta.to(torch.promote_types(x.dtype, beta.dtype))
+
+
+def _as_beta(beta: Tensor, terms: Tensor) -> Tensor:
+    """A gradient in β: the sum of its terms, in β's shape, dtype and device."""
+    wide = torch.promote_types(terms.dtype, beta.dtype)
+    return terms.sum(dtype=wide).to(beta).reshape(beta.shape)
+
+
+def _finite(x: Tensor) -> Tensor:
+    return x.masked_fill(x.isinf(), 0)
 
 
 class Rule:

@@ -17,16 +17,18 @@ import torch
 from torch import Tensor
 
 from lunette import dispatch
+from lunette.kernels.threads import limited
 from lunette.ops.pooling import Pool, Pooling
 from lunette.torch import derivatives
 from lunette.torch.autograd import register_derivatives
 from lunette.torch.checking import check_beta, check_devices, refuse_layouts
 from lunette.torch.encoding import decode
-from lunette.torch.memory import array_of, dtype_of, empty, format_of, tensor_of
+from lunette.torch.memory import array_of, dtype_of, empty, like, tensor_of
 
 __all__ = [
     "LIBRARY",
     "TAGS",
+    "as_many_threads",
     "like",
     "out_shape",
     "pool",
@@ -37,7 +39,8 @@ __all__ = [
 ]
 
 LIBRARY = torch.library.Library("lunette", "DEF")
-TAGS = (torch.Tag.pt2_compliant_tag,)
+TAGS = (torch.Tag.pt2_compliant_tag, torch.Tag.flexible_layout)
+"""Shapes without data are right, and tensors are read as they lie: inductor need not copy them in order."""
 
 LIBRARY.define("pool(Tensor x, Tensor? beta, str op, str? backend) -> Tensor", tags=TAGS)
 LIBRARY.define(
@@ -78,9 +81,14 @@ def _max_of(text: str, beta: Tensor | None) -> Any:
     return op
 
 
-def like(x: Tensor, result: Tensor) -> Tensor:
-    """`result` in the memory format of `x`; a copy only where the kernel chose another."""
-    return result.contiguous(memory_format=format_of(x)) if result.ndim == x.ndim else result
+def as_many_threads(kernel: Any) -> Any:
+    """A kernel on CPU tensors that uses no more threads than torch does."""
+
+    def limited_kernel(*args: Any) -> Any:
+        with limited(torch.get_num_threads()):
+            return kernel(*args)
+
+    return limited_kernel
 
 
 def _pool_cpu(x: Tensor, beta: Tensor | None, op: str, backend: str | None) -> Tensor:
@@ -286,7 +294,7 @@ for name, (on_cpu, on_cuda, without_data) in {
     "pool_jvp": (_pool_jvp_cpu, _pool_jvp_cuda, _fake_pool_jvp),
     "pool_vjp": (_pool_vjp_cpu, _pool_vjp_cuda, _fake_pool_vjp),
 }.items():
-    LIBRARY.impl(name, on_cpu, "CPU")
+    LIBRARY.impl(name, as_many_threads(on_cpu), "CPU")
     LIBRARY.impl(name, on_cuda, "CUDA")
     refuse_layouts(LIBRARY, name)
     torch.library.register_fake(f"lunette::{name}", without_data, lib=LIBRARY)

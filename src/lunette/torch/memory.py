@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["DTYPES", "array_of", "dtype_of", "empty", "format_of", "tensor_of"]
+__all__ = ["DTYPES", "array_of", "dtype_of", "empty", "format_of", "like", "tensor_of"]
 
 
 def _bfloat16() -> np.dtype[Any]:
@@ -92,6 +92,11 @@ def format_of(x: Tensor) -> Any:
     last = torch.channels_last if x.ndim == 4 else torch.channels_last_3d
     channels_last = x.is_contiguous(memory_format=last) and not x.is_contiguous()
     return last if channels_last else torch.contiguous_format
+
+
+def like(x: Tensor, result: Tensor) -> Tensor:
+    """`result` in the memory format of `x`; a copy only where a kernel chose another."""
+    return result.contiguous(memory_format=format_of(x)) if result.ndim == x.ndim else result
 
 
 def empty(x: Tensor, shape: Any, dtype: torch.dtype) -> Tensor:

@@ -11,6 +11,7 @@ from lunette import ops
 from lunette.adapters import torch as adapter
 from lunette.arguments import flag
 from lunette.ops.pooling import Pooling
+from lunette.torch import eager
 
 __all__ = [
     "AdaptiveAvgPool",
@@ -39,8 +40,11 @@ class Pool(nn.Module):  # type: ignore[misc]
 
     def forward(self, x: Tensor) -> Any:
         """The pooled tensor; with `return_indices`, the indices too."""
-        verb = adapter.forward_with_indices if self.return_indices else adapter.forward
-        return verb(self.op, (x,), None)
+        if not self.return_indices and eager.serves(x):
+            found = eager.forward(self.op, x)
+            if found is not None:
+                return found
+        return adapter.pooled(self.op, x, self.return_indices)
 
     def extra_repr(self) -> str:
         text = repr(self.op)
@@ -112,7 +116,7 @@ class SmoothMaxPool(Pool):
 
     def forward(self, x: Tensor) -> Any:
         """The pooled tensor."""
-        if isinstance(self.beta, Tensor):
+        if not isinstance(self.beta, float):  # a parameter, or what torch.fx records for it
             return adapter.forward_with_beta(self.op, x, self.beta)
         return super().forward(x)
 

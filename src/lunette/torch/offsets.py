@@ -31,7 +31,7 @@ from lunette.torch.derivatives import Rule
 from lunette.torch.encoding import decode
 from lunette.torch.memory import array_of, empty, format_of, tensor_of
 
-__all__ = ["max_with_offsets", "serves"]
+__all__ = ["max_vjp_from_offsets", "max_with_offsets", "on_cpu", "serves"]
 
 LARGE = 1 << 20
 """Cells of an axis that no window is longer than."""
@@ -55,10 +55,17 @@ def serves(x: Tensor, op: str, backend: str | None) -> bool:
         return False
     if x.is_cuda:
         return backend in (None, "triton") and _taps(op) <= NOWHERE
-    # On a CPU rows or channels must lie side by side, and windows be so small that kernels go cell by cell.
+    return x.device.type == "cpu" and backend in (None, "cpu") and on_cpu(x, op)
+
+
+def on_cpu(x: Tensor, op: str) -> bool:
+    """Whether offsets give the gradient of a CPU tensor, and sooner.
+
+    Rows or channels must lie side by side, and windows be so small that kernels go cell by cell.
+    """
     last = format_of(x) is not torch.contiguous_format
-    in_order = x.device.type == "cpu" and (last or x.is_contiguous()) and x.is_floating_point()
-    return in_order and backend in (None, "cpu") and _go_cell_by_cell(op, x.element_size(), last)
+    in_order = (last or x.is_contiguous()) and x.is_floating_point()
+    return in_order and _go_cell_by_cell(op, x.element_size(), last)
 
 
 @lru_cache(maxsize=4096)
@@ -233,7 +240,7 @@ for name, without_data, batched, derivative in (
     ("max_jvp_from_offsets", _fake_max_jvp_from_offsets, _batched_jvp, _MaxJvpFromOffsets()),
 ):
     library.LIBRARY.impl(name, KERNELS[name], "CUDA")
-    library.LIBRARY.impl(name, CPU_KERNELS[name], "CPU")
+    library.LIBRARY.impl(name, library.as_many_threads(CPU_KERNELS[name]), "CPU")
     refuse_layouts(library.LIBRARY, name)
     torch.library.register_fake(f"lunette::{name}", without_data, lib=library.LIBRARY)
     torch.library.register_vmap(f"lunette::{name}", batched, lib=library.LIBRARY)

@@ -1,17 +1,17 @@
-"""A model's own torch pooling modules swapped for ours, where both mean the same."""
+"""A model's own torch pooling modules swapped for ours, where both mean the same.
+
+All of it is decided before the first module is swapped, so a model is never left half replaced.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import nn
 
-from lunette import ops
-from lunette.reductions import Max, Mean
-from lunette.regions import Adaptive, Region, Sliding
-from lunette.torch.nn import AdaptiveAvgPool, AdaptiveMaxPool, AvgPool, MaxPool, Pool
+from lunette.torch.conversion import Left, converted, is_pooling
+from lunette.torch.nn import Pool
 
 __all__ = ["Change", "Replacement", "replace"]
 
@@ -26,10 +26,10 @@ class Change:
     reason: str
 
     def __str__(self) -> str:
-        name = self.name or "(the model itself)"
+        name, before = self.name or "(the model itself)", _shown(self.before)
         if self.after is None:
-            return f"left      {name}: {self.before!r}: {self.reason}"
-        return f"replaced  {name}: {self.before!r} → {self.after.op!r}"
+            return f"left      {name}: {before}: {self.reason}"
+        return f"replaced  {name}: {before} → {self.after.op!r}"
 
 
 @dataclass(frozen=True)
@@ -54,10 +54,6 @@ class Replacement:
         return "\n".join(lines)
 
 
-class _Left(Exception):
-    """Why a module stays as it is."""
-
-
 def replace(model: Any) -> Replacement:
     """Swap the pooling modules of `model` in place; say which were swapped and which left, and why.
 
@@ -66,133 +62,119 @@ def replace(model: Any) -> Replacement:
     """
     if not isinstance(model, nn.Module):
         raise TypeError(f"model is a {type(model).__name__}; expected a torch.nn.Module")
-    changes, made = [], {}
-    for name, module in list(model.named_modules(remove_duplicate=False)):
-        if not isinstance(module, POOLING):
-            continue
-        if id(module) not in made:  # a module used in two places stays one module
-            made[id(module)] = _successor(module)
-        after, reason = made[id(module)]
-        changes.append(Change(name, module, after, reason))
-        if after is None:
-            continue
-        if name == "":
-            model = after
-        else:
-            parent, _, attribute = name.rpartition(".")
-            setattr(model.get_submodule(parent), attribute, after)
-    return Replacement(model, tuple(changes))
+    places = _places(model)
+    quantised = any(_quantised(module) for module in model.modules())
+    found: dict[int, tuple[Pool | None, str]] = {}
+    changes = []
+    for place in places:
+        if id(place.module) not in found:  # a module used in two places stays one module
+            found[id(place.module)] = _successor(place.module, quantised)
+        changes.append(Change(place.name, place.module, *found[id(place.module)]))
+    _swap([(p, c.after) for p, c in zip(places, changes, strict=True) if c.after is not None])
+    itself = found.get(id(model), (None, ""))[0]
+    return Replacement(model if itself is None else itself, tuple(changes))
 
 
-def _successor(module: Any) -> tuple[Any | None, str]:
-    convert = CONVERSIONS.get(type(module))
-    if convert is None:
-        return None, _reason(module)
-    hooks = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-    if any(getattr(module, name, None) for name in hooks):
-        return None, "it has hooks, which would be lost"
+# -- where pooling modules are --
+
+
+class _Place(NamedTuple):
+    """A pooling module, its name, and the module that has it under `key`; None has the model itself."""
+
+    name: str
+    parent: Any
+    key: str
+    module: Any
+
+
+def _places(model: Any) -> list[_Place]:
+    """Every place of every pooling module once, in the order of `named_modules`."""
+    places = [_Place("", None, "", model)] if is_pooling(model) else []
+    seen = {id(model)}
+
+    def look(path: str, parent: Any) -> None:
+        # Names are not split at dots again: a key may hold one.
+        for key, module in parent._modules.items():
+            if module is None:
+                continue
+            name = f"{path}.{key}" if path else key
+            if is_pooling(module):
+                places.append(_Place(name, parent, key, module))
+            if id(module) not in seen:
+                seen.add(id(module))
+                look(name, module)
+
+    look("", model)
+    return places
+
+
+def _swap(pairs: list[tuple[_Place, Any]]) -> None:
+    """Put each successor in its place, or, where one of the places does not take it, none."""
+    done = []
     try:
-        after = convert(module)
-    except _Left as left:
+        for place, after in pairs:
+            if place.parent is not None:
+                done.append(place)
+                place.parent._modules[place.key] = after
+    except BaseException:
+        for place in done:
+            place.parent._modules[place.key] = place.module
+        raise
+
+
+# -- what takes a module's place --
+
+STRUCTURE = vars(nn.Module())
+"""What every module has of its own."""
+
+KEPT = ("training", "_parameters", "_buffers", "_non_persistent_buffers_set", "_modules")
+"""Of these, what a successor takes over. The others are hooks: they may know the module that they are of."""
+
+QUANTISED = ("torch.ao.nn.quantized", "torch.ao.nn.intrinsic.quantized", "torch.ao.quantization")
+
+
+def _successor(module: Any, quantised: bool) -> tuple[Pool | None, str]:
+    """Our module with all that was set on torch's, or None and why there is none."""
+    try:
+        after = converted(module)
+        if quantised:
+            raise Left("the model is quantised, and Lunette does not take quantised tensors")
+        _take_over(after, module)
+    except Left as left:
         return None, str(left)
-    return after.train(module.training), ""
+    return after, ""
 
 
-def _reason(module: Any) -> str:
-    for kind, reason in OTHERS.items():
-        if isinstance(module, kind):
-            return reason
-    return f"it is a {type(module).__name__}, a class of its own, which may mean something else"
+def _take_over(after: Pool, module: Any) -> None:
+    own = vars(module)
+    hooked = [k for k in STRUCTURE if k.endswith("hooks") and own.get(k)]
+    if hooked:
+        raise Left("it has hooks, which would be lost")
+    more = {k: v for k, v in own.items() if k not in STRUCTURE}
+    for name, value in more.items():
+        # A word or a number that hides a method of all modules hides it as before; YOLO's `type` is one.
+        if name == "forward" or (callable(value) and hasattr(type(after), name)):
+            raise Left(f"it has a {name!r} of its own, which would hide Lunette's")
+        if getattr(value, "__self__", None) is module:
+            raise Left(
+                f"its attribute {name!r} is a method of it, which would be of the old module"
+            )
+        if name in vars(after) and name != "return_indices":
+            raise Left(f"it has an attribute {name!r}, and so has Lunette's module")
+    # torch's own arguments are kept too: a model may read the kernel_size of a module.
+    after.__dict__.update({k: own[k] for k in KEPT if k in own})
+    after.__dict__.update({k: v for k, v in more.items() if k != "return_indices"})
 
 
-# -- what each of torch's modules means --
+def _quantised(module: Any) -> bool:
+    """Whether modules beside this one are given quantised tensors, now or once it is converted."""
+    place = type(module).__module__
+    return place.startswith(QUANTISED) and not place.startswith("torch.ao.nn.quantized.dynamic")
 
 
-def _max_pool(module: Any) -> Pool:
-    ndim = _ndim(module)
-    dilation, padding = _sizes(module.dilation, ndim), _sizes(module.padding, ndim)
-    if any(d > 1 and p > 0 for d, p in zip(dilation, padding, strict=True)):
-        raise _Left(
-            "with dilation and padding a window may hold no cell on an axis shorter than the "
-            "dilation; torch gives −inf there and Lunette 0"
-        )
-    return MaxPool(
-        _sizes(module.kernel_size, ndim),
-        _sizes(module.stride, ndim),
-        padding,
-        dilation,
-        bool(module.ceil_mode),
-        return_indices=bool(module.return_indices),
-    )
-
-
-def _avg_pool(module: Any) -> Pool:
-    ndim = _ndim(module)
-    return AvgPool(
-        _sizes(module.kernel_size, ndim),
-        _sizes(module.stride, ndim),
-        _sizes(module.padding, ndim),
-        ceil_mode=bool(module.ceil_mode),
-        count_include_pad=bool(module.count_include_pad),
-        divisor_override=getattr(module, "divisor_override", None),
-    )
-
-
-def _adaptive_avg_pool(module: Any) -> Pool:
-    sizes = _bins(module)
-    if None not in sizes:
-        return AdaptiveAvgPool(sizes)
-    return Pool(ops.Pool(_regions(sizes), Mean()))
-
-
-def _adaptive_max_pool(module: Any) -> Pool:
-    sizes, return_indices = _bins(module), bool(module.return_indices)
-    if None not in sizes:
-        return AdaptiveMaxPool(sizes, return_indices=return_indices)
-    return Pool(ops.Pool(_regions(sizes), Max("first")), return_indices)
-
-
-def _bins(module: Any) -> tuple[Any, ...]:
-    sizes = _sizes(module.output_size, _ndim(module))
-    if any(m == 0 for m in sizes):
-        raise _Left("output_size 0 gives an empty result, which Lunette refuses")
-    return sizes
-
-
-def _regions(sizes: tuple[Any, ...]) -> tuple[Region, ...]:
-    """torch's None keeps an axis as it is: windows of one cell."""
-    return tuple(Sliding(1) if m is None else Adaptive(m) for m in sizes)
-
-
-def _sizes(value: Any, ndim: int) -> tuple[Any, ...]:
-    return tuple(value) if isinstance(value, (tuple, list)) else (value,) * ndim
-
-
-def _ndim(module: Any) -> int:
-    return int(type(module).__name__[-2])
-
-
-CONVERSIONS: dict[type, Callable[[Any], Pool]] = {
-    **dict.fromkeys((nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d), _max_pool),
-    **dict.fromkeys((nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d), _avg_pool),
-    **dict.fromkeys(
-        (nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool3d), _adaptive_avg_pool
-    ),
-    **dict.fromkeys(
-        (nn.AdaptiveMaxPool1d, nn.AdaptiveMaxPool2d, nn.AdaptiveMaxPool3d), _adaptive_max_pool
-    ),
-}
-
-OTHERS: dict[tuple[type, ...], str] = {
-    (nn.LPPool1d, nn.LPPool2d, getattr(nn, "LPPool3d", nn.LPPool2d)): (
-        "a p-norm, which Lunette does not offer"
-    ),
-    (nn.FractionalMaxPool2d, nn.FractionalMaxPool3d): "its windows are random",
-    (
-        nn.MaxUnpool1d,
-        nn.MaxUnpool2d,
-        nn.MaxUnpool3d,
-    ): "it unpools; lunette.max_unpool is a function",
-}
-
-POOLING = (*CONVERSIONS, *(kind for kinds in OTHERS for kind in kinds))
+def _shown(module: Any) -> str:
+    """A module's repr; its class where a strange argument leaves it without one."""
+    try:
+        return repr(module)
+    except Exception:
+        return f"{type(module).__name__}(…)"
