@@ -10,6 +10,7 @@ A call is over when nobody is at it, also if it is interrupted: its arrays may b
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterator
 from itertools import count
 from queue import SimpleQueue
