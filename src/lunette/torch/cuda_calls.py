@@ -33,14 +33,14 @@ Layout = tuple[Any, ...]
 _known: dict[tuple[Any, ...], Calls] = {}
 
 
-def forward(op: Pooling, x: Tensor) -> Tensor:
+def forward(op: Pooling, x: Tensor) -> Any:
     """The op's value, with its gradient recorded where x asks for one."""
     calls = _known.get((op, x.shape, x.stride(), x.dtype, x.device))
     if calls is None:
         calls = _new_calls(op, x)
     if x.requires_grad and calls.differentiable and torch.is_grad_enabled():
-        return _apply(x, calls)  # type: ignore[no-any-return]
-    return calls.value(x)  # type: ignore[no-any-return]
+        return _apply(x, calls)
+    return calls.value(x)
 
 
 def _new_calls(op: Pooling, x: Tensor) -> Calls:
@@ -134,7 +134,8 @@ class _Recorded:
     __slots__ = ("replay", "tried", "verb")
 
     def __init__(self, verb: Callable[..., Any]) -> None:
-        self.verb, self.replay, self.tried = verb, None, False
+        self.verb, self.tried = verb, False
+        self.replay: Any = None
 
     def __call__(self, *inputs: Tensor) -> Any:
         if self.replay is not None:

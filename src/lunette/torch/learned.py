@@ -19,12 +19,12 @@ from torch import Tensor
 from lunette.kernels.cpu.choice.gradients import gradient_call
 from lunette.kernels.cpu.choice.values import forward_call
 from lunette.kernels.cpu.choice.winners import tangent_call
+from lunette.kernels.cpu.memory.working_memory import of_this_thread
 from lunette.kernels.cpu.plans.layout import BETA
 from lunette.kernels.cpu.plans.steps import STEP, TABLE
 from lunette.kernels.cpu.rearranging.long_axes import LONG
 from lunette.kernels.cpu.rearranging.small_items import SmallItems
 from lunette.kernels.cpu.running.calls import Call, LaneShares, TiledCall, WeightedGradient
-from lunette.kernels.cpu.running.working_memory import of_this_thread
 from lunette.kernels.threads import limited
 from lunette.ops.pooling import Pool, Pooling
 from lunette.torch.memory import array_of, like, tensor_of

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from lunette.kernels.cpu.compiling.library import PARAMETERS
+from lunette.kernels.cpu.memory.working_memory import of_this_thread
 from lunette.kernels.cpu.running.calls import (
     Call,
     MarkedGradient,
@@ -21,7 +22,6 @@ from lunette.kernels.cpu.running.calls import (
     TiledCall,
     WeightedGradient,
 )
-from lunette.kernels.cpu.running.working_memory import of_this_thread
 from lunette.kernels.threads import limited
 
 __all__ = ["Bytes", "Thin", "address_of", "quick", "thin"]
