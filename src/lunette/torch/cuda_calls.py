@@ -20,7 +20,7 @@ from lunette.ops.pooling import Pooling
 from lunette.reductions import Max, Mean
 from lunette.torch import library, offsets
 from lunette.torch.encoding import encode
-from lunette.torch.memory import format_of
+from lunette.torch.memory import DTYPES, format_of
 
 __all__ = ["Calls", "forward"]
 
@@ -34,9 +34,11 @@ _known: dict[tuple[Any, ...], Calls] = {}
 
 
 def forward(op: Pooling, x: Tensor) -> Any:
-    """The op's value, with its gradient recorded where x asks for one."""
+    """The op's value, with its gradient recorded where x asks for one; None for tensors that no kernel reads."""
     calls = _known.get((op, x.shape, x.stride(), x.dtype, x.device))
     if calls is None:
+        if x.dtype not in DTYPES or x.layout is not torch.strided:
+            return None
         calls = _new_calls(op, x)
     if x.requires_grad and calls.differentiable and torch.is_grad_enabled():
         return _apply(x, calls)
