@@ -107,3 +107,15 @@ def test_any_number_of_threads_gives_the_same_bits(op):
             assert op.vjp(x, grad).tobytes() == alone[1].tobytes()
     finally:
         ln.set_num_threads(before)
+
+
+@pytest.mark.parametrize("ties", ["first", "all", "split"])
+@pytest.mark.parametrize("items", [32, 64, 256, 1024, 2048])
+def test_items_of_one_cell(items, ties):
+    """They lie side by side as they are: a part of them is such an array again, and is not cut once more."""
+    op = ln.MaxPool((2, 2), stride=1, padding=1, ties=ties)
+    x = np.arange(items, dtype=np.float32).reshape(-1, 1, 1)
+    y = op(x)
+    np.testing.assert_array_equal(y, np.broadcast_to(x, (items, 2, 2)))
+    np.testing.assert_array_equal(op.vjp(x, np.ones_like(y)), np.full_like(x, 4))
+    np.testing.assert_array_equal(op.jvp(x, x), y)

@@ -138,6 +138,8 @@ def _part(op: Pooling, shape: Shape, size: int, bounds: Bounds) -> int:
     items, cells = prod(shape[:first]), prod(shape[first:])
     if not 0 < cells <= bounds.cells:
         return 0
+    if cells == 1 and items <= MOST:
+        return 0  # items of one cell lie side by side as they are: a part of them is such an array again
     if op.rank < 2 or items < bounds.items or prod(op.out_shape(shape)) == items:
         return 0
     fewest = bounds.part
