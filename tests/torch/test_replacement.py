@@ -243,7 +243,7 @@ LEFT = {
     "bool": (lambda: nn.AvgPool2d(True), "not a bool"),
     "tensor": (lambda: nn.MaxPool2d(torch.tensor([2, 2])), "tensor with axes"),
     "tensor of one": (lambda: nn.MaxPool2d(torch.tensor([2])), "tensor with axes"),
-    "strange": (lambda: nn.MaxPool2d(Strange()), "no number today"),
+    "strange": (lambda: nn.MaxPool2d(Strange()), "does not take its arguments"),
     "no padding": (lambda: nn.MaxPool2d(2, padding=None), "padding=None"),
     "zero stride": (lambda: nn.MaxPool2d(2, 0), "stride=0"),
     "negative": (lambda: nn.MaxPool2d(-2), "kernel_size=-2"),

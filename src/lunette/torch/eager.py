@@ -132,6 +132,14 @@ def _calls(op: Pooling) -> dict[Any, Any]:
 # -- derivatives: as the registered operators have them --
 
 
+def _gradient(call: Prepared, x: Tensor | None, grad: Tensor) -> Tensor:
+    if grad_enabled() or not serves(grad) or not (x is None or call.is_input(x)):
+        if x is None:  # a mean is linear: any x will do
+            x = torch.empty_strided(call.shape, call.strides, dtype=call.tensor_dtype)
+        return library.pool_vjp(x, grad, None, encode(call.op), None)
+    return call.gradient(x, grad)
+
+
 class _Function(_SingleLevelFunction):  # type: ignore[misc]
     """Applied without the ways of functorch: no such level is active here."""
 
@@ -147,8 +155,11 @@ class _Pooled(_Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
         call = ctx.call
-        (x,) = ctx.saved_tensors if call.reads_x else (None,)
-        return _gradient(call, x, grad), None
+        if call.reads_x:
+            return _gradient(call, ctx.saved_tensors[0], grad), None
+        if grad_enabled() or not serves(grad):
+            return _gradient(call, None, grad), None
+        return call.gradient(None, grad), None
 
 
 class _Indexed(_Function):
@@ -208,14 +219,6 @@ class _Taught(_Function):
         if needs[1]:
             for_beta = derivatives.in_beta(x, beta, grad, y, lambda dx: call.slope(x, dx, number))
         return for_x, for_beta, None
-
-
-def _gradient(call: Prepared, x: Tensor | None, grad: Tensor) -> Tensor:
-    if grad_enabled() or not serves(grad) or not (x is None or call.is_input(x)):
-        if x is None:  # a mean is linear: any x will do
-            x = torch.empty_strided(call.shape, call.strides, dtype=call.tensor_dtype)
-        return library.pool_vjp(x, grad, None, encode(call.op), None)
-    return call.gradient(x, grad)
 
 
 # A result's grad_fn is named after the class, and as the operator is that a mode would see.

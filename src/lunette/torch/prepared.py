@@ -25,7 +25,7 @@ from lunette.kernels.cpu.rearranging.long_axes import LONG
 from lunette.kernels.threads import limited
 from lunette.ops.pooling import Pooling
 from lunette.reductions import Max, Mean
-from lunette.torch.memory import TENSOR_DTYPES, array_of, dtype_of, like, tensor_of
+from lunette.torch.memory import DTYPES, TENSOR_DTYPES, array_of, dtype_of, like, tensor_of
 from lunette.torch.thin import Thin, thin
 
 __all__ = ["MOST", "Prepared", "prepare"]
@@ -39,10 +39,10 @@ MOST = 4096
 
 def _new(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Callable[[], Tensor]:
     """Makes small results; NumPy's allocator and torch's view of it are the quickest pair."""
-    empty = np.empty
+    empty, view = np.empty, torch.from_numpy
     if TENSOR_DTYPES[dtype] is torch.bfloat16:
         return lambda: torch.empty(shape, dtype=torch.bfloat16)
-    return lambda: torch.from_numpy(empty(shape, dtype))
+    return lambda: view(empty(shape, dtype))
 
 
 class Prepared:
@@ -222,7 +222,7 @@ def _keeps(op: Pooling, x: Tensor) -> bool:
 
 def prepare(op: Pooling, x: Tensor) -> Prepared | None:
     """Every check of a call, and its prepared form; None where the CPU's kernels do not serve it."""
-    if x.is_quantized:
+    if x.is_quantized or x.dtype not in DTYPES:
         return None
     choice = dispatch.choose(op, "forward", (tuple(x.shape),), (dtype_of(x.dtype),), None)
     if choice.name != "cpu" or choice.why_slow:

@@ -97,21 +97,15 @@ def _never(a: int, b: int, c: int) -> bool:
 def _direct(call: Any) -> Callable[[int, int, int], bool] | None:
     """Calls of kernels alone, for a small call that is no more than that; it says whether no item was flagged."""
     if type(call) in (Call, QuickCall) and call.small and call.units:
-        kernel = _on_all_units(call.kernel, call.plan.at, call.scratch, call.units)
+        plan = call.plan
         if type(call) is QuickCall:  # two flags for each item
-            return _with_flags(kernel, 2 * call.plan.items)
-        room = int(call.plan.room)
-
-        def alone(a: int, b: int, c: int) -> bool:
-            kernel(a, b, c, room)
-            return True
-
-        return alone
+            return _flagging(call.kernel, plan.at, call.scratch, call.units, 2 * plan.items)
+        return _alone(call.kernel, plan.at, call.scratch, call.units, int(plan.room))
     if isinstance(call, TiledCall) and all(tiling.small for _, tiling in call.steps):
-        kernels = [_on_all_units(k, t.at, t.scratch, t.units) for k, t in call.steps]
-        first = call.steps[0][1]
+        kernel, first = call.steps[0]
         if type(call) is TiledCall:
-            return _with_flags(kernels[0], first.items)
+            return _flagging(kernel, first.at, first.scratch, first.units, first.items)
+        kernels = [_on_all_units(k, t.at, t.scratch, t.units) for k, t in call.steps]
         if type(call) is MarkedGradient:
             return _with_flags(_marked(kernels, Bytes(first.all_outputs)), first.items)
         if type(call) is WeightedGradient:
@@ -120,17 +114,52 @@ def _direct(call: Any) -> Callable[[int, int, int], bool] | None:
     return None
 
 
+# Each of these is the whole of a small call, and as short as it can be: a function within another takes its time.
+
+
+def _alone(
+    kernel: Any, table: int, scratch: int, units: int, room: int
+) -> Callable[[int, int, int], bool]:
+    """A kernel on all its units."""
+    kernel, units = quick(kernel), int(units)
+
+    def run(a: int, b: int, c: int) -> bool:
+        memory = of_this_thread()
+        kernel(a, b, c, memory.scratch(scratch), table, room, 0, units)
+        return True
+
+    return run
+
+
+def _flagging(
+    kernel: Any, table: int, scratch: int, units: int, items: int
+) -> Callable[[int, int, int], bool]:
+    """A kernel on all its units, which flags items."""
+    kernel, units, flags = quick(kernel), int(units), Bytes(items)
+    take, give = flags.take, flags.spare.append
+
+    def run(a: int, b: int, c: int) -> bool:
+        taken, memory = take(), of_this_thread()
+        kernel(a, b, c, memory.scratch(scratch), table, taken[1], 0, units)
+        if 1 in taken[0]:
+            return False
+        give(taken)
+        return True
+
+    return run
+
+
 Kernel = Callable[[int, int, int, int], None]
-"""What is done at three addresses, and with a fourth number: flags, or what a plan says."""
+"""What is done at three addresses, with flags at a fourth."""
 
 
 def _on_all_units(kernel: Any, table: int, scratch: int, units: int) -> Kernel:
-    """A kernel on all its units, in this thread."""
+    """A kernel on all its units, one of several."""
     kernel, units = quick(kernel), int(units)
 
-    def run(a: int, b: int, c: int, d: int) -> None:
+    def run(a: int, b: int, c: int, flags: int) -> None:
         memory = of_this_thread()
-        kernel(a, b, c, memory.scratch(scratch), table, d, 0, units)
+        kernel(a, b, c, memory.scratch(scratch), table, flags, 0, units)
 
     return run
 
@@ -144,12 +173,13 @@ def quick(kernel: Any) -> Any:
     return made
 
 
-def _with_flags(kernel: Kernel, items: int) -> Callable[[int, int, int], bool]:
+def _with_flags(kernels: Kernel, items: int) -> Callable[[int, int, int], bool]:
+    """Several kernels that flag items."""
     flags = Bytes(items)
 
     def run(a: int, b: int, c: int) -> bool:
         taken = memory, at = flags.take()
-        kernel(a, b, c, at)
+        kernels(a, b, c, at)
         if 1 in memory:
             return False
         flags.spare.append(taken)
