@@ -19,6 +19,9 @@ def test_boxes_cover_the_positions_and_a_box_alone_is_one_box(batch, channels, l
     op, shape = ln.Conv((1,) * len(lengths)), (*batch, channels, *lengths)
     with patch.multiple(boxes, NUMBERS=1, POSITIONS=positions):
         ranges = boxes.of_grad(op, shape)
+        if 0 in shape:  # an axis of nothing may be longer than any list
+            assert list(boxes.boxes(ranges)) == []
+            return
         for n, along in zip(shape, ranges, strict=True):
             assert [p for first, last in along for p in range(first, last)] == list(range(n))
         found = list(boxes.boxes(ranges))

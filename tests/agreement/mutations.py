@@ -795,8 +795,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "long windows, one to a row, summed from the first cell to the last",
         TRAITS,
-        "if doubling(plan) or len(plan.longest) != 2",
-        "if len(plan.longest) != 2",
+        "doubling(plan)\n        or len(plan.longest) != 2",
+        "len(plan.longest) != 2",
         "order of sums",
     ),
     # -- smooth max by channels --

@@ -115,7 +115,7 @@ def test_what_is_refused():
         ln.max_pool(x, {"z": 2})
     with pytest.raises(ValueError, match="at least one dimension"):
         ln.max_pool(x, {})
-    with pytest.raises(TypeError, match="expected an xarray DataArray, got ndarray"):
+    with pytest.raises(TypeError, match="expected x to be an xarray DataArray, got ndarray"):
         ln.max_pool(x.values, {"x": 2})
     with pytest.raises(ValueError, match=r"stride={'x': 2}: expected the dimensions"):
         ln.max_pool(x, {"x": 2, "y": 2}, stride={"x": 2})

@@ -20,7 +20,7 @@ from lunette.ops.pooling import Pooling
 from lunette.reductions import Max, Mean
 from lunette.torch import library, offsets
 from lunette.torch.encoding import encode
-from lunette.torch.memory import DTYPES, format_of
+from lunette.torch.memory import DTYPES, extent, format_of
 
 __all__ = ["Calls", "forward"]
 
@@ -40,6 +40,9 @@ def forward(op: Pooling, x: Tensor) -> Any:
         if x.dtype not in DTYPES or x.layout is not torch.strided:
             return None
         calls = _new_calls(op, x)
+    # A storage that was made smaller than its tensor is refused by the registered operators.
+    if x.untyped_storage().nbytes() < calls.extent + x.storage_offset() * calls.size:
+        return None
     if x.requires_grad and calls.differentiable and torch.is_grad_enabled():
         return _apply(x, calls)
     return calls.value(x)
@@ -50,16 +53,20 @@ def _new_calls(op: Pooling, x: Tensor) -> Calls:
         _known.clear()
     layout = x.shape, x.stride(), x.dtype, x.device
     calls = _known[(op, *layout)] = Calls(op, layout, format_of(x))
+    calls.extent = extent(x)
     return calls
 
 
 class Calls:
     """What an op launches for x of one layout: its value, what its gradient saves, its gradient."""
 
-    __slots__ = ("differentiable", "format", "gradients", "layout", "op", "saves", "text", "value")
+    __slots__ = (
+        "differentiable", "extent", "format", "gradients", "layout", "op", "saves", "size", "text", "value",
+    )  # fmt: skip
 
     def __init__(self, op: Pooling, layout: Layout, memory_format: Any) -> None:
         self.op, self.layout, self.text = op, layout, encode(op)
+        self.extent, self.size = 0, layout[2].itemsize
         self.format = memory_format if op.keepdims else torch.contiguous_format
         self.differentiable, self.saves = layout[2].is_floating_point, _saves(op, layout[0])
         self.value = _Recorded(self._pool)

@@ -51,6 +51,7 @@ def serves(x: Any) -> bool:
         and has_storage(x)  # not sparse, batched, or otherwise made of other tensors
         and x.data_ptr()  # neither empty nor zeros that nobody has written
         and not x.is_neg()
+        and not x.is_nested
     )
 
 
@@ -62,7 +63,8 @@ def forward(op: Pooling, x: Tensor) -> Any:
         call = op._prepared[x.shape, x.stride(), x.dtype, len(BACKENDS)]
     except (AttributeError, KeyError):
         call = _prepared(op, x)
-    if call is None:
+    # A storage that was made smaller than its tensor is refused by the registered operators.
+    if call is None or x.untyped_storage().nbytes() < call.extent + x.storage_offset() * call.size:
         return None
     if x.requires_grad and grad_enabled():
         return call.function.apply(x, call)

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["DTYPES", "array_of", "dtype_of", "empty", "format_of", "like", "tensor_of"]
+__all__ = ["DTYPES", "array_of", "dtype_of", "empty", "extent", "format_of", "like", "tensor_of"]
 
 
 def _bfloat16() -> np.dtype[Any]:
@@ -70,10 +70,16 @@ def array_of(x: Tensor) -> np.ndarray[Any, Any]:
 
 def _has_memory(x: Tensor) -> bool:
     """Whether the storage holds every element: nobody else checks one that was resized."""
+    needed = x.numel() and extent(x)
+    return bool(needed + x.storage_offset() * x.element_size() <= x.untyped_storage().nbytes())
+
+
+def extent(x: Tensor) -> int:
+    """Bytes from the first element to the last."""
     last = x.numel()
-    if last and not x.is_contiguous():
+    if not x.is_contiguous():
         last = 1 + sum((n - 1) * step for n, step in zip(x.shape, x.stride(), strict=True))
-    return bool((x.storage_offset() + last) * x.element_size() <= x.untyped_storage().nbytes())
+    return int(last * x.element_size())
 
 
 def tensor_of(array: np.ndarray[Any, Any]) -> Tensor:

@@ -25,7 +25,7 @@ from lunette.kernels.cpu.rearranging.long_axes import LONG
 from lunette.kernels.threads import limited
 from lunette.ops.pooling import Pooling
 from lunette.reductions import Max, Mean
-from lunette.torch.memory import DTYPES, TENSOR_DTYPES, array_of, dtype_of, like, tensor_of
+from lunette.torch.memory import DTYPES, TENSOR_DTYPES, array_of, dtype_of, extent, like, tensor_of
 from lunette.torch.thin import Thin, thin
 
 __all__ = ["MOST", "Prepared", "prepare"]
@@ -55,6 +55,7 @@ class Prepared:
         self.op, self.shape, self.strides = op, tuple(x.shape), x.stride()
         self.tensor_dtype, self.dtype = x.dtype, dtype_of(x.dtype)
         self.size, result = self.dtype.itemsize, op.result_dtype(self.dtype)
+        self.extent = extent(x)
         self.out = op.out_shape(self.shape)
         self.new = _new(self.out, result)
         self.new_gradient = _new(self.shape, self.dtype)
