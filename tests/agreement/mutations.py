@@ -1599,10 +1599,10 @@ MUTATIONS: tuple[Mutation, ...] = (
         "guarded convolution",
     ),
     Mutation(
-        "a slab without the vector that is read past it",
-        _of("convolving/panels"),
-        "cut.slab_channels * area_of(cut.slab) + lanes,",
-        "cut.slab_channels * area_of(cut.slab),",
+        "scratch memory of a convolution without the integers at its end",
+        _of("convolving/correlation"),
+        "8 * (len(cut.counts) + cut.near)])",
+        "0])",
         "guarded convolution",
     ),
 )
