@@ -11,6 +11,7 @@ from torch import nn
 from lunette.reductions import Max, Mean
 from lunette.regions import Sliding
 from lunette.torch.nn import AdaptiveAvgPool, AdaptiveMaxPool, AvgPool, MaxPool, Pool
+from lunette.torch.nn.named import Named
 from lunette.torch.signatures import adaptive_op, avg_op, bins, max_op
 
 __all__ = ["Left", "converted", "is_pooling"]
@@ -22,7 +23,7 @@ class Left(Exception):
 
 def is_pooling(module: Any) -> bool:
     """Whether this is one of torch's pooling modules, of a class made from one, or one that was scripted."""
-    return isinstance(module, POOLING) or _scripted(module)
+    return (isinstance(module, POOLING) and not isinstance(module, Named)) or _scripted(module)
 
 
 def converted(module: Any) -> Pool:
@@ -37,7 +38,8 @@ def converted(module: Any) -> Pool:
     except Left:
         raise
     except Exception as error:  # whatever a strange value raises: torch's module keeps the say
-        raise Left(f"Lunette does not take its arguments: {error}") from error
+        cause = f" ({error.__cause__})" if error.__cause__ else ""
+        raise Left(f"Lunette does not take its arguments: {error}{cause}") from error
 
 
 def _scripted(module: Any) -> bool:

@@ -1,7 +1,7 @@
 """torch.nn.functional with Lunette's pooling: torch's names, arguments and shapes; all other names are torch's own.
 
-Where Lunette's op means something else than torch's function, torch's own serves the call: means of integers, an
-adaptive output size of 0, and a max with dilation and padding on an axis shorter than the dilation.
+Where Lunette's op means something else than torch's function, torch's own serves the call: means of integers or with a
+negative divisor, an adaptive output size of 0, and a max with dilation and padding on an axis shorter than the dilation.
 """
 
 from __future__ import annotations
@@ -155,7 +155,9 @@ def _max(ndim: int, indices: bool) -> Any:
         op, shortest = _max_op(ndim, kernel_size, stride, padding, dilation, ceil_mode)
         if shortest is not None and isinstance(input, Tensor):
             if any(n < m for n, m in zip(input.shape[-ndim:], shortest, strict=False)):
-                return other(input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
+                return other(
+                    input, kernel_size, stride, padding, dilation, ceil_mode, return_indices
+                )
         return _pooled(op, input, ndim, indices or bool(return_indices))
 
     return function
@@ -173,13 +175,12 @@ def _avg(ndim: int) -> Any:
         count_include_pad: bool = True,
         divisor_override: int | None = None,
     ) -> Any:
-        op = _avg_op(
-            ndim, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
-        )
-        if _integers(input):
-            more = () if divisor_override is None else (divisor_override,)
-            return other(input, op.kernel, op.stride, padding, ceil_mode, count_include_pad, *more)
-        return _pooled(op, input, ndim)
+        rest = ceil_mode, count_include_pad, divisor_override
+        negative = isinstance(divisor_override, int) and divisor_override < 0
+        if negative or _integers(input):
+            some = rest if ndim > 1 else rest[:2]
+            return other(input, kernel_size, () if stride is None else stride, padding, *some)
+        return _pooled(_avg_op(ndim, kernel_size, stride, padding, *rest), input, ndim)
 
     def of_one_axis(
         input: Tensor,
@@ -242,9 +243,7 @@ def _unpool(ndim: int) -> Any:
     return function
 
 
-def _unpooled_size(
-    asked: Any, plain: tuple[int, ...], stride: tuple[int, ...]
-) -> tuple[int, ...]:
+def _unpooled_size(asked: Any, plain: tuple[int, ...], stride: tuple[int, ...]) -> tuple[int, ...]:
     """The size that was asked for, less than a stride from the plain one."""
     ndim, found = len(plain), plain
     if asked is not None:
@@ -268,7 +267,11 @@ def _lp(ndim: int) -> Any:
     largest, mean = _max(ndim, False), _avg(ndim)
 
     def function(
-        input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
+        input: Tensor,
+        norm_type: float,
+        kernel_size: Any,
+        stride: Any = None,
+        ceil_mode: bool = False,
     ) -> Any:
         if isinstance(norm_type, (int, float)) and abs(norm_type) == inf:
             if norm_type > 0:
