@@ -14,7 +14,7 @@ from torch.nn.functional import max_pool2d
 from torch.utils.checkpoint import checkpoint
 
 import lunette.torch as lt
-from lunette.torch import functions, speed
+from lunette.torch import speed
 from tests.torch.cases import distinct
 
 X = (2, 3, 12, 12)
@@ -38,8 +38,11 @@ class Block(nn.Module):
     def _branches(self, x, *, stride=2):
         y = self.conv(x)
         rows = [max_pool2d(part, 3, stride=stride, padding=1) for part in (y, -y)]
-        means = (lambda z: mean_of(z, kernel_size=2))(y)
-        return [*rows, means, self.pool(y), F.relu(F.avg_pool2d(input=y, kernel_size=(2,)))]
+
+        def means_of(z):
+            return mean_of(z, kernel_size=2)
+
+        return [*rows, means_of(y), self.pool(y), F.relu(F.avg_pool2d(input=y, kernel_size=(2,)))]
 
     def forward(self, x):
         return torch.cat(self._branches(x), 1)
@@ -264,16 +267,20 @@ def test_what_ours_refuses_torch_answers():
 # -- where torch is faster --
 
 
-def test_the_rule_chooses(monkeypatch, way):
-    few, many = distinct((1, 2, 6, 6)), distinct((1, 2, 256, 256))
-    last = [x.to(memory_format=torch.channels_last).requires_grad_() for x in (few, many)]
-    assert [speed.is_slower(x) for x in (few, many, *last)] == [False, False, True, False]
-    for when, expected in (("faster", [False, True]), ("always", [True, True])):
+def test_the_rule_chooses(monkeypatch, way, ours):
+    for name, bound in ours.items():
+        monkeypatch.setattr(speed, name, bound)
+    few, some, many = (distinct((1, 2, n, n)) for n in (6, 64, 600))
+    last = [x.to(memory_format=torch.channels_last) for x in (few, some, many)]
+    inputs = [x.requires_grad_() for x in (few, some, *last)]
+    slower = [speed.is_slower(x) for x in inputs]
+    assert slower == [True, False, True, True, False]
+    for when, expected in (("faster", [not s for s in slower]), ("always", [True] * 5)):
         pool = lt.replace(nn.MaxPool2d(2), when=when).model
-        ours = ["lunette" in pool(x).grad_fn.name() for x in last]
+        served = ["lunette" in pool(x).grad_fn.name() for x in inputs]
         with lt.replaced(when):
-            mode = ["lunette" in F.max_pool2d(x, 2).grad_fn.name() for x in last]
+            mode = ["lunette" in F.max_pool2d(x, 2).grad_fn.name() for x in inputs]
         if way == "at once":
-            assert ours == mode == expected
+            assert served == mode == expected
     with pytest.raises(ValueError, match="when='now'"):
         lt.replace(nn.MaxPool2d(2), when="now")

@@ -9,10 +9,9 @@ import torch
 from torch import nn
 
 from lunette.reductions import Max, Mean
-from lunette.regions import Sliding
 from lunette.torch.nn import AdaptiveAvgPool, AdaptiveMaxPool, AvgPool, MaxPool, Pool
 from lunette.torch.nn.named import Named
-from lunette.torch.signatures import adaptive_op, avg_op, bins, max_op
+from lunette.torch.signatures import adaptive_op, avg_op, bins, max_op, shortest
 
 __all__ = ["Left", "converted", "is_pooling"]
 
@@ -70,7 +69,7 @@ def _max_pool(module: Any) -> Pool:
         module.dilation,
         module.ceil_mode,
     )
-    if any(r.dilation > 1 and any(r.padding) for r in op.regions if isinstance(r, Sliding)):
+    if max(shortest(op)) > 1:
         raise Left(
             "with dilation and padding a window may hold no cell on an axis shorter than the "
             "dilation; torch gives −inf there and Lunette 0"

@@ -166,7 +166,7 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 def _called(code: CodeType, function: FunctionType) -> Iterator[str]:
     """The pooling functions that code names: by themselves, or as attributes of torch's modules."""
     table, scope = _table(True), function.__globals__
-    globals_ = [scope.get(n) for n in _names(code, True)]
+    globals_: list[Any] = [scope.get(n) for n in _names(code, True)]
     yield from (v.__name__ for v in globals_ if _is_key(v) and v in table.functions)
     if any(v is m for v in globals_ for m in table.modules):
         yield from _names(code, False) & {*NAMES, *ALSO[torch]}
@@ -197,7 +197,8 @@ def _hindrance(method: Any, inner: FunctionType) -> str:
 
 def _new_name(name: str, function: FunctionType, choose: bool) -> str:
     """Under which name a function finds ours; nothing for other names."""
-    value, table = function.__globals__.get(name), _table(choose)
+    value: Any = function.__globals__.get(name)
+    table = _table(choose)
     end = "" if choose else "_always"
     for module in table.modules:
         if value is module:
@@ -281,7 +282,7 @@ def plain_class(module: Any) -> Any:
 
 def served(module: Any, choose: bool) -> Callable[[], None]:
     """What gives a module its class with our functions; `Left` where it cannot have one."""
-    kind = type(module)
+    kind: Any = type(module)
     if isinstance(module, (torch.jit.ScriptModule, GraphModule)):
         raise Left("it is scripted or traced; replace before")
     if "forward" in vars(module):

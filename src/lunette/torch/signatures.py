@@ -12,7 +12,7 @@ from lunette.ops.pooling import Pooling
 from lunette.reductions import Max, Mean
 from lunette.regions import Adaptive, Region, Sliding
 
-__all__ = ["adaptive_op", "avg_op", "axes", "bins", "max_op", "windows"]
+__all__ = ["adaptive_op", "avg_op", "axes", "bins", "max_op", "shortest", "windows"]
 
 
 def max_op(
@@ -54,6 +54,16 @@ def adaptive_op(ndim: int, output_size: Any, reduction: Max | Mean) -> Pooling:
         return kind(sizes)
     regions: tuple[Region, ...] = tuple(Sliding(1) if m is None else Adaptive(m) for m in sizes)
     return ops.Pool(regions, reduction)
+
+
+def shortest(op: ops.MaxPool) -> tuple[int, ...]:
+    """On each axis the length from which every window has a cell, of an op that torch has too."""
+    return tuple(
+        r.dilation
+        if isinstance(r, Sliding) and r.dilation > 1 and r.padding not in (0, (0, 0))
+        else 1
+        for r in op.regions
+    )
 
 
 def windows(

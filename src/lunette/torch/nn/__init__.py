@@ -4,11 +4,67 @@ from typing import Any
 
 from torch import nn as theirs
 
-from lunette.torch.nn import functional, named, pools
-from lunette.torch.nn.named import *  # noqa: F403
-from lunette.torch.nn.pools import *  # noqa: F403
+from lunette.torch.nn import functional
+from lunette.torch.nn.named import (
+    AdaptiveAvgPool1d,
+    AdaptiveAvgPool2d,
+    AdaptiveAvgPool3d,
+    AdaptiveMaxPool1d,
+    AdaptiveMaxPool2d,
+    AdaptiveMaxPool3d,
+    AvgPool1d,
+    AvgPool2d,
+    AvgPool3d,
+    LPPool1d,
+    LPPool2d,
+    LPPool3d,
+    MaxPool1d,
+    MaxPool2d,
+    MaxPool3d,
+    MaxUnpool1d,
+    MaxUnpool2d,
+    MaxUnpool3d,
+)
+from lunette.torch.nn.pools import (
+    AdaptiveAvgPool,
+    AdaptiveMaxPool,
+    AvgPool,
+    GlobalAvgPool,
+    GlobalMaxPool,
+    MaxPool,
+    Pool,
+    SmoothMaxPool,
+)
 
-__all__ = [*pools.__all__, *(n for n in named.__all__ if n != "Named"), "functional"]
+__all__ = [
+    "AdaptiveAvgPool",
+    "AdaptiveAvgPool1d",
+    "AdaptiveAvgPool2d",
+    "AdaptiveAvgPool3d",
+    "AdaptiveMaxPool",
+    "AdaptiveMaxPool1d",
+    "AdaptiveMaxPool2d",
+    "AdaptiveMaxPool3d",
+    "AvgPool",
+    "AvgPool1d",
+    "AvgPool2d",
+    "AvgPool3d",
+    "GlobalAvgPool",
+    "GlobalMaxPool",
+    "LPPool1d",
+    "LPPool2d",
+    "LPPool3d",
+    "MaxPool",
+    "MaxPool1d",
+    "MaxPool2d",
+    "MaxPool3d",
+    "MaxUnpool1d",
+    "MaxUnpool2d",
+    "MaxUnpool3d",
+    "Pool",
+    "SmoothMaxPool",
+    "functional",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -11,7 +11,6 @@ from functools import lru_cache
 from math import inf, prod
 from typing import Any
 
-import torch
 from torch import Tensor
 from torch.nn import functional as theirs
 
@@ -91,11 +90,8 @@ def _key(value: Any) -> Any:
 def _max_op(ndim: int, *arguments: Any) -> Any:
     """The op, and on each axis the length from which every window has a cell; None for any length."""
     op = signatures.max_op(ndim, *arguments)
-    shortest = [
-        r.dilation if r.dilation > 1 and any(r.padding) else 1
-        for r in op.regions  # type: ignore[attr-defined]
-    ]
-    return op, shortest if max(shortest) > 1 else None
+    shortest = signatures.shortest(op)
+    return op, None if max(shortest) == 1 else shortest
 
 
 @_kept
@@ -123,6 +119,11 @@ def _pooled(op: Pooling, x: Any, ndim: int, return_indices: bool = False) -> Any
         if found is not None:
             return found
     return adapter.pooled(op, x, return_indices)
+
+
+def _has_shorter(x: Any, shortest: tuple[int, ...]) -> bool:
+    lengths = x.shape[-len(shortest) :] if isinstance(x, Tensor) else ()
+    return any(n < m for n, m in zip(lengths, shortest, strict=False))
 
 
 def _integers(x: Any) -> bool:
@@ -153,11 +154,8 @@ def _max(ndim: int, indices: bool) -> Any:
         return_indices: bool = False,
     ) -> Any:
         op, shortest = _max_op(ndim, kernel_size, stride, padding, dilation, ceil_mode)
-        if shortest is not None and isinstance(input, Tensor):
-            if any(n < m for n, m in zip(input.shape[-ndim:], shortest, strict=False)):
-                return other(
-                    input, kernel_size, stride, padding, dilation, ceil_mode, return_indices
-                )
+        if shortest is not None and _has_shorter(input, shortest):
+            return other(input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
         return _pooled(op, input, ndim, indices or bool(return_indices))
 
     return function
