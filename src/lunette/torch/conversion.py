@@ -142,14 +142,14 @@ CONVERSIONS: dict[type, Callable[[Any], Pool]] = {
 
 OTHERS: dict[tuple[type, ...], str] = {
     (nn.LPPool1d, nn.LPPool2d, getattr(nn, "LPPool3d", nn.LPPool2d)): (
-        "a p-norm, which Lunette does not offer"
+        "a p-norm, which is no op of Lunette's own; lunette.torch.nn has it by the same name"
     ),
     (nn.FractionalMaxPool2d, nn.FractionalMaxPool3d): "its windows are random",
     (
         nn.MaxUnpool1d,
         nn.MaxUnpool2d,
         nn.MaxUnpool3d,
-    ): "it unpools; lunette.max_unpool is a function",
+    ): "it unpools; lunette.torch.nn has it by the same name",
 }
 
 POOLING = (*CONVERSIONS, *(kind for kinds in OTHERS for kind in kinds))
