@@ -35,6 +35,7 @@ from lunette.torch.nn.pools import (
     Pool,
     SmoothMaxPool,
 )
+from lunette.torch.nn.weighted import GeM, SoftPool
 
 __all__ = [
     "AdaptiveAvgPool",
@@ -49,6 +50,7 @@ __all__ = [
     "AvgPool1d",
     "AvgPool2d",
     "AvgPool3d",
+    "GeM",
     "GlobalAvgPool",
     "GlobalMaxPool",
     "LPPool1d",
@@ -63,6 +65,7 @@ __all__ = [
     "MaxUnpool3d",
     "Pool",
     "SmoothMaxPool",
+    "SoftPool",
     "functional",
 ]
 
