@@ -1,8 +1,8 @@
 """Calls of torch's pooling functions that a model makes itself, served by ours.
 
 `served(module)` gives a module a class of its own, made from its class: the same methods, but those that call pooling
-functions find ours under the names by which they call torch's. Nothing else in the process changes, no other
-call costs more, and no thread sees another's. `replaced()` serves every call below it, at a cost for each torch function.
+functions find ours under the names by which they call torch's. Nothing else in the process changes, no other module's
+calls cost more, and no thread sees another's. `replaced()` serves every call below it, at a cost for each torch function.
 """
 
 from __future__ import annotations
@@ -67,11 +67,10 @@ class Table(NamedTuple):
     modules: dict[Any, Any]
 
 
-class _Module(ModuleType):
-    """A module of torch's with some names of ours."""
+class _Module:
+    """A module of torch's with some names of ours; no ModuleType, which looks long for a name before it asks here."""
 
     def __init__(self, module: ModuleType, own: dict[str, Any]) -> None:
-        super().__init__(module.__name__)
         self.__dict__.update(own)
         self._module = module
 
