@@ -1,6 +1,16 @@
-"""Lunette in PyTorch: registered operators, modules, and a swap of torch's own pooling modules."""
+"""Lunette in PyTorch: registered operators, modules and functions, and a swap of a model's own pooling."""
 
 from lunette.torch import library, nn
-from lunette.torch.replacement import Change, Replacement, replace
+from lunette.torch.functions import replaced
+from lunette.torch.replacement import Change, Replacement, Served, replace, restore
 
-__all__ = ["Change", "Replacement", "library", "nn", "replace"]
+__all__ = [
+    "Change",
+    "Replacement",
+    "Served",
+    "library",
+    "nn",
+    "replace",
+    "replaced",
+    "restore",
+]

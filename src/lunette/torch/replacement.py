@@ -1,19 +1,23 @@
 """A model's own torch pooling modules swapped for ours, where both mean the same.
 
-All of it is decided before the first module is swapped, so a model is never left half replaced.
+All of it is decided before the first module is swapped, so a model is never left half replaced. Pooling functions that
+the model's own methods call are served too, and `restore` undoes both.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from torch import nn
 
+from lunette.arguments import choice, flag
 from lunette.torch.conversion import Left, converted, is_pooling
+from lunette.torch.functions import calls_of, plain_class, served
 from lunette.torch.nn import Pool
 
-__all__ = ["Change", "Replacement", "replace"]
+__all__ = ["Change", "Replacement", "Served", "replace", "restore"]
 
 
 @dataclass(frozen=True)
@@ -33,11 +37,29 @@ class Change:
 
 
 @dataclass(frozen=True)
+class Served:
+    """Pooling functions that a method of a module calls: they are ours now, or there is a reason."""
+
+    name: str
+    method: str
+    functions: tuple[str, ...]
+    reason: str
+
+    def __str__(self) -> str:
+        about = (
+            f"{self.name or '(the model itself)'}: {self.method} calls {', '.join(self.functions)}"
+        )
+        return f"left      {about}: {self.reason}" if self.reason else f"served    {about}"
+
+
+@dataclass(frozen=True)
 class Replacement:
-    """What `replace` did to a model; `str` of it is a line per module."""
+    """What `replace` did to a model; `str` of it is a line per module, then one per method that calls pooling functions."""
 
     model: Any
     changes: tuple[Change, ...]
+    functions: tuple[Served, ...] = ()
+    when: str = "faster"
 
     @property
     def replaced(self) -> tuple[Change, ...]:
@@ -50,29 +72,94 @@ class Replacement:
         return tuple(c for c in self.changes if c.after is None)
 
     def __str__(self) -> str:
-        lines = [str(c) for c in self.changes] or ["no pooling modules"]
+        lines = [str(c) for c in (*self.changes, *self.functions)] or ["no pooling modules"]
         return "\n".join(lines)
 
 
-def replace(model: Any) -> Replacement:
+def replace(model: Any, when: str = "faster", functions: bool = True) -> Replacement:
     """Swap the pooling modules of `model` in place; say which were swapped and which left, and why.
 
-    Where the model itself is a pooling module, the new one is `.model` of the answer. Calls of
-    `torch.nn.functional` inside a model's own `forward` are not modules and stay.
+    Where the model itself is a pooling module, the new one is `.model` of the answer. With `functions`, torch's pooling
+    functions that methods of the model call are served by ours too. With `when="faster"` calls that torch is the
+    faster one at, by a rule and not by timing, stay torch's; `"always"` serves them all.
     """
     if not isinstance(model, nn.Module):
         raise TypeError(f"model is a {type(model).__name__}; expected a torch.nn.Module")
-    places = _places(model)
+    choose = choice(when, "when", ("faster", "always")) == "faster"
+    places = _places(model, is_pooling)
     quantised = any(_quantised(module) for module in model.modules())
     found: dict[int, tuple[Pool | None, str]] = {}
     changes = []
     for place in places:
         if id(place.module) not in found:  # a module used in two places stays one module
-            found[id(place.module)] = _successor(place.module, quantised)
+            found[id(place.module)] = _successor(place.module, quantised, choose)
         changes.append(Change(place.name, place.module, *found[id(place.module)]))
+    calls, steps = [], []
+    if flag(functions, "functions"):
+        for served_calls, step in _functions(model, quantised, choose):
+            calls.append(served_calls)
+            steps.append(step)
     _swap([(p, c.after) for p, c in zip(places, changes, strict=True) if c.after is not None])
+    for step in steps:
+        step()
     itself = found.get(id(model), (None, ""))[0]
-    return Replacement(model if itself is None else itself, tuple(changes))
+    return Replacement(
+        model if itself is None else itself,
+        tuple(changes),
+        tuple(calls),
+        "faster" if choose else when,
+    )
+
+
+def restore(model: Any) -> Any:
+    """Undo `replace`, in place: the modules that were there before are back, the same objects, and methods call torch's functions.
+
+    The answer is the model; where it was itself a pooling module, torch's. What was set on our module since is set on torch's; one with
+    hooks of its own is an error, before anything is changed. In a copy of a model the old modules are copies too.
+    """
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model is a {type(model).__name__}; expected a torch.nn.Module")
+    places = _places(model, lambda module: isinstance(module, Pool) and module.replaced is not None)
+    for place in places:
+        if any(vars(place.module).get(k) for k in HOOKS):
+            raise ValueError(
+                f"module {place.name or '(the model itself)'} has hooks that were registered after it was "
+                "replaced, and they would be lost; remove them first"
+            )
+    modules = list(model.modules())
+    _swap([(place, place.module.replaced) for place in places])
+    for place in places:
+        _give_back(place.module)
+    for module in modules:
+        if plain_class(module) is not type(module):
+            module.__class__ = plain_class(module)
+    return places[0].module.replaced if places and places[0].parent is None else model
+
+
+def _functions(
+    model: Any, quantised: bool, choose: bool
+) -> Iterator[tuple[Served, Callable[[], None]]]:
+    """The methods of a model's modules that call pooling functions, and how each module comes to call ours."""
+    for name, module in model.named_modules():
+        if plain_class(module) is not type(module):  # served before
+            continue
+        found = calls_of(type(module))
+        reason, step = "", _nothing
+        if any(not f.reason for f in found):
+            try:
+                if quantised:
+                    raise Left(
+                        "the model is quantised, and Lunette does not take quantised tensors"
+                    )
+                step = served(module, choose)
+            except Left as left:
+                reason = str(left)
+        for n, f in enumerate(found):
+            yield Served(name, f.method, f.names, f.reason or reason), _nothing if n else step
+
+
+def _nothing() -> None:
+    """No step to take."""
 
 
 # -- where pooling modules are --
@@ -87,9 +174,9 @@ class _Place(NamedTuple):
     module: Any
 
 
-def _places(model: Any) -> list[_Place]:
-    """Every place of every pooling module once, in the order of `named_modules`."""
-    places = [_Place("", None, "", model)] if is_pooling(model) else []
+def _places(model: Any, wanted: Callable[[Any], bool]) -> list[_Place]:
+    """Every place of every module that is wanted once, in the order of `named_modules`."""
+    places = [_Place("", None, "", model)] if wanted(model) else []
     seen = {id(model)}
 
     def look(path: str, parent: Any) -> None:
@@ -98,7 +185,7 @@ def _places(model: Any) -> list[_Place]:
             if module is None:
                 continue
             name = f"{path}.{key}" if path else key
-            if is_pooling(module):
+            if wanted(module):
                 places.append(_Place(name, parent, key, module))
             if id(module) not in seen:
                 seen.add(id(module))
@@ -127,19 +214,28 @@ def _swap(pairs: list[tuple[_Place, Any]]) -> None:
 STRUCTURE = vars(nn.Module())
 """What every module has of its own."""
 
+HOOKS = tuple(k for k in STRUCTURE if k.endswith("hooks"))
+
+OURS = ("op", "preferred", "replaced", "return_indices")
+"""What a module of ours has besides."""
+
 KEPT = ("training", "_parameters", "_buffers", "_non_persistent_buffers_set", "_modules")
 """Of these, what a successor takes over. The others are hooks: they may know the module that they are of."""
 
 QUANTISED = ("torch.ao.nn.quantized", "torch.ao.nn.intrinsic.quantized", "torch.ao.quantization")
 
 
-def _successor(module: Any, quantised: bool) -> tuple[Pool | None, str]:
+def _successor(module: Any, quantised: bool, choose: bool) -> tuple[Pool | None, str]:
     """Our module with all that was set on torch's, or None and why there is none."""
     try:
         after = converted(module)
         if quantised:
             raise Left("the model is quantised, and Lunette does not take quantised tensors")
         _take_over(after, module)
+        # Past nn.Module's own __setattr__: the old module is not a part of the model.
+        after.__dict__["replaced"] = module
+        if choose and not after.return_indices:
+            after.__dict__["preferred"] = module
     except Left as left:
         return None, str(left)
     return after, ""
@@ -147,8 +243,7 @@ def _successor(module: Any, quantised: bool) -> tuple[Pool | None, str]:
 
 def _take_over(after: Pool, module: Any) -> None:
     own = vars(module)
-    hooked = [k for k in STRUCTURE if k.endswith("hooks") and own.get(k)]
-    if hooked:
+    if any(own.get(k) for k in HOOKS):
         raise Left("it has hooks, which would be lost")
     more = {k: v for k, v in own.items() if k not in STRUCTURE}
     for name, value in more.items():
@@ -159,11 +254,20 @@ def _take_over(after: Pool, module: Any) -> None:
             raise Left(
                 f"its attribute {name!r} is a method of it, which would be of the old module"
             )
-        if name in vars(after) and name != "return_indices":
+        if name in OURS and name != "return_indices":
             raise Left(f"it has an attribute {name!r}, and so has Lunette's module")
     # torch's own arguments are kept too: a model may read the kernel_size of a module.
     after.__dict__.update({k: own[k] for k in KEPT if k in own})
     after.__dict__.update({k: v for k, v in more.items() if k != "return_indices"})
+
+
+def _give_back(after: Any) -> None:
+    """What was set on ours since, on torch's module."""
+    own, before = vars(after), after.replaced
+    kept = {k: v for k, v in own.items() if k not in STRUCTURE and k not in OURS}
+    before.__dict__.update(kept, training=after.training)
+    if "return_indices" in vars(before):
+        before.return_indices = after.return_indices
 
 
 def _quantised(module: Any) -> bool:

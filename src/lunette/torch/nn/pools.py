@@ -12,6 +12,7 @@ from lunette.adapters import torch as adapter
 from lunette.arguments import flag
 from lunette.ops.pooling import Pooling
 from lunette.torch import eager
+from lunette.torch.speed import is_slower
 
 __all__ = [
     "AdaptiveAvgPool",
@@ -31,6 +32,12 @@ class Pool(nn.Module):  # type: ignore[misc]
     With `return_indices` a max gives its winners' flat positions too, as torch's modules do.
     """
 
+    replaced: Any = None
+    """torch's module in whose place this one is."""
+
+    preferred: Any = None
+    """The same, where it is to serve the calls that it is faster at."""
+
     def __init__(self, op: Pooling, return_indices: bool = False) -> None:
         super().__init__()
         if not isinstance(op, Pooling):
@@ -41,6 +48,8 @@ class Pool(nn.Module):  # type: ignore[misc]
     def forward(self, x: Tensor) -> Any:
         """The pooled tensor; with `return_indices`, the indices too."""
         if not self.return_indices and eager.serves(x):
+            if self.preferred is not None and is_slower(x):
+                return self.preferred.forward(x)
             found = eager.forward(self.op, x)
             if found is not None:
                 return found
