@@ -34,7 +34,7 @@ from lunette.reductions import Max, Mean, SmoothMax
 from lunette.regions import Adaptive, Global, Sliding
 
 if TYPE_CHECKING:
-    from lunette import spec, tape, torchlean
+    from lunette import onnx, spec, tape, torchlean
     from lunette.tape import Tape
 
 __version__ = "0.1.0"
@@ -72,6 +72,7 @@ __all__ = [
     "jvp",
     "max_pool",
     "max_unpool",
+    "onnx",
     "set_num_threads",
     "smooth_max_pool",
     "spec",
@@ -83,7 +84,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """The parts that few programs need load on first use."""
-    if name in ("spec", "tape", "torchlean"):
+    if name in ("onnx", "spec", "tape", "torchlean"):
         return import_module(f"lunette.{name}")
     if name == "Tape":
         return import_module("lunette.tape").Tape

@@ -31,6 +31,7 @@ __all__ = [
     "log_sum_exp",
     "matmul",
     "one_hot",
+    "pivot",
     "positive",
     "relu",
     "reshape",
@@ -329,11 +330,11 @@ def relu(x: Any) -> Any:
 def log_sum_exp(x: Any) -> Any:
     """`log Σ exp(x)` over the last axis, kept with length one, about a pivot: no overflow."""
     last = (len(x.shape) - 1,)
-    pivot = _pivot(x.primal if isinstance(x, DualArray) else x)
-    return log(sum_axes(exp(x - pivot), last, keepdims=True)) + pivot
+    middle = pivot(primal_of(x))
+    return log(sum_axes(exp(x - middle), last, keepdims=True)) + middle
 
 
-def _pivot(x: Any) -> Any:
+def pivot(x: Any) -> Any:
     """A finite number near the largest of the last axis, kept with length one."""
     if is_object(x):
         system, out = scalars.of_array(x), np.empty((*x.shape[:-1], 1), object)
