@@ -99,9 +99,7 @@ def read_graph(model: Any, folder: Path | None, max_bytes: int, known: Any) -> G
         _step(node, number, opset, folder, max_bytes, known)
         for number, node in enumerate(graph.node)
     ]
-    return Graph(
-        inputs, outputs, constants, _ordered(steps, {*names, *constants}, outputs), opset
-    )
+    return Graph(inputs, outputs, constants, _ordered(steps, {*names, *constants}, outputs), opset)
 
 
 def _opset(model: Any) -> int:
@@ -140,7 +138,9 @@ def _step(
 ) -> Step:
     import onnx
 
-    label = f"node {number} {node.name or (node.output[0] if node.output else '')!r} ({node.op_type})"
+    label = (
+        f"node {number} {node.name or (node.output[0] if node.output else '')!r} ({node.op_type})"
+    )
     if node.domain not in ("", "ai.onnx"):
         raise ReadError(f"{label}: the domain {node.domain!r} is not read here")
     if node.op_type not in known:

@@ -12,7 +12,7 @@ from typing import Any
 
 from lunette.onnx.errors import ReadError
 from lunette.onnx.files import limit_of, read_bytes
-from lunette.onnx.vnnlib import Atom, Form, Linear, Variables, formula, forms, unreadable
+from lunette.onnx.vnnlib import Atom, Form, Linear, Variables, forms, formula, unreadable
 
 __all__ = ["Case", "Constraint", "Property", "load_property", "loads_property"]
 
@@ -112,7 +112,9 @@ def _declare(form: Form, variables: Variables) -> None:
         raise unreadable(form.line, "expected (declare-const X_0 Real)")
     match = NAMED.fullmatch(words[1])
     if match is None:
-        raise unreadable(form.line, f"{words[1][:40]!r}: expected X_i for an input, Y_j for an output")
+        raise unreadable(
+            form.line, f"{words[1][:40]!r}: expected X_i for an input, Y_j for an output"
+        )
     if words[2] != "Real":
         raise unreadable(form.line, f"{words[1]} has type {words[2][:40]!r}: expected Real")
     if words[1] in variables.places:
@@ -130,7 +132,9 @@ def _declare_network(form: Form, variables: Variables) -> None:
     for item, kind, letter in zip(
         form.items[2:], ("declare-input", "declare-output"), "XY", strict=True
     ):
-        words = [a.text for a in item.items if isinstance(a, Atom)] if isinstance(item, Form) else []
+        words = (
+            [a.text for a in item.items if isinstance(a, Atom)] if isinstance(item, Form) else []
+        )
         if len(words) != 4 or words[0] != kind:
             raise unreadable(item.line, f"expected ({kind} name type [sizes])")
         if words[2] not in ("Real", "real", "float32", "float64"):
@@ -139,7 +143,9 @@ def _declare_network(form: Form, variables: Variables) -> None:
             raise unreadable(item.line, f"{words[3][:40]!r}: expected sizes such as [1,5]")
         shape = tuple(int(n) for n in re.findall(r"\d+", words[3]))
         if words[1] in variables.arrays or not 0 < math.prod(shape) <= MAX_VARIABLES:
-            raise unreadable(item.line, f"{words[1]} of shape {shape} is declared twice, or too large")
+            raise unreadable(
+                item.line, f"{words[1]} of shape {shape} is declared twice, or too large"
+            )
         variables.arrays[words[1]] = letter, shape
         variables.counts[letter] = math.prod(shape)
 
@@ -174,7 +180,9 @@ def _normal(tree: Any, line: int) -> list[list[Linear]]:
 
 def _check_terms(count: int, line: int) -> None:
     if count > MAX_TERMS:
-        raise unreadable(line, f"the formula has {count} parts when multiplied out; at most {MAX_TERMS}")
+        raise unreadable(
+            line, f"the formula has {count} parts when multiplied out; at most {MAX_TERMS}"
+        )
 
 
 Box = tuple[dict[int, Fraction], dict[int, Fraction]]

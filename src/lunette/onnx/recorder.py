@@ -164,7 +164,9 @@ class Recorder:
             try:
                 return self.known(value.array.reshape(shape), value)
             except ValueError:
-                raise step.error(f"shape {shape} does not hold the elements of {value.shape}") from None
+                raise step.error(
+                    f"shape {shape} does not hold the elements of {value.shape}"
+                ) from None
         return self.apply(step, "reshape", value, shape=shape)
 
     def transpose(self, step: Step, value: Value, axes: tuple[int, ...]) -> Value:

@@ -68,7 +68,11 @@ def to_array(tensor: Any, what: str, folder: Path | None, max_bytes: int) -> Any
         raw = read_external(folder, fields, tensor.name, count * dtype.itemsize)
         array = np.frombuffer(raw, dtype.newbyteorder("<")).astype(dtype)
     else:
-        field = "raw_data" if tensor.HasField("raw_data") else FIELDS.get(tensor.data_type, "int32_data")
+        field = (
+            "raw_data"
+            if tensor.HasField("raw_data")
+            else FIELDS.get(tensor.data_type, "int32_data")
+        )
         held = len(getattr(tensor, field))
         held = held // dtype.itemsize if field == "raw_data" and not held % dtype.itemsize else held
         if held != count:

@@ -147,9 +147,8 @@ def _linear(item: Any, variables: Variables) -> Linear:
         for other in others:
             if first.terms and other.terms:
                 raise unreadable(item.line, "a product of variables is not linear")
-            if other.terms:
-                first, other = other, first
-            first = _scaled(first, other.constant)
+            moving, factor = (other, first) if other.terms else (first, other)
+            first = _scaled(moving, factor.constant)
         return first
     if head.text == "-" and not others:
         return _scaled(first, Fraction(-1))
@@ -173,7 +172,9 @@ def _number(atom: Atom) -> Fraction | None:
     """An exact number; None where the word is none."""
     text = atom.text
     if len(text) > MAX_DIGITS:
-        raise unreadable(atom.line, f"a word of {len(text)} characters; at most {MAX_DIGITS} are read")
+        raise unreadable(
+            atom.line, f"a word of {len(text)} characters; at most {MAX_DIGITS} are read"
+        )
     match = NUMBER.fullmatch(text)
     if match is None:
         return None

@@ -95,7 +95,8 @@ def _second(a: Any, b: Any) -> Any:
         system = scalars.of_array(a) if a.size else None
         wins = [system.greater(v, u) for u, v in zip(a.flat, b.flat, strict=True)] if system else []
         return np.array(wins, bool).reshape(a.shape)
-    return (b > a) | ((b != b) & (a == a))
+    nan = fn.library(a).isnan
+    return (b > a) | (nan(b) & ~nan(a))
 
 
 RULES["maximum"] = elementwise(
@@ -122,7 +123,9 @@ def sign(x: Any) -> Any:
             out[i] = system.sign(v)
         return out
     module, above = fn.library(x), x > 0
-    signs = module.where(above, fn.constant_like(x, 1), module.where(x < 0, fn.constant_like(x, -1), x))
+    signs = module.where(
+        above, fn.constant_like(x, 1), module.where(x < 0, fn.constant_like(x, -1), x)
+    )
     return fn.array(signs + fn.constant_like(x, 0))  # −0 + 0 is 0
 
 

@@ -146,7 +146,7 @@ def softmax(run: Recorder, step: Step, x: Value) -> Value:
         return run.reshape(step, run.apply(step, "softmax", flat), x.shape)
     if axis == ndim - 1:
         return run.apply(step, "softmax", x)
-    order = tuple(i for i in range(ndim) if i != axis) + (axis,)
+    order = (*(i for i in range(ndim) if i != axis), axis)
     back = tuple(order.index(i) for i in range(ndim))
     last = run.apply(step, "softmax", run.transpose(step, x, order))
     return run.transpose(step, last, back)

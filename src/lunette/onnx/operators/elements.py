@@ -38,9 +38,7 @@ def slice_of(
     if not len(first) == len(last) == len(along) == len(strides):
         raise step.error("starts, ends, axes and steps have several lengths")
     picks: list[Any] = [slice(None)] * len(x.shape)
-    for axis, a, b, s in zip(
-        axes_of(step, along, len(x.shape)), first, last, strides, strict=True
-    ):
+    for axis, a, b, s in zip(axes_of(step, along, len(x.shape)), first, last, strides, strict=True):
         if s == 0:
             raise step.error(f"steps={strides}: expected none that is 0")
         # Python's slices clamp as ONNX does, but for a negative end before the first element.
@@ -103,7 +101,9 @@ def pad(
     cut = tuple(
         slice(max(-a, 0), n - max(-b, 0)) for n, (a, b) in zip(x.shape, widths, strict=True)
     )
-    if any(a + b + n < 0 or s.stop < s.start for n, (a, b), s in zip(x.shape, widths, cut, strict=True)):
+    if any(
+        a + b + n < 0 or s.stop < s.start for n, (a, b), s in zip(x.shape, widths, cut, strict=True)
+    ):
         raise step.error(f"pads={counts} take away more than there is of {x.shape}")
     if any(width != (0, 0) and min(width) < 0 for width in widths):
         x = run.move(step, x, lambda array: array[cut])
@@ -146,7 +146,9 @@ def resize(
     transformation = step.get("coordinate_transformation_mode") or "asymmetric"
     nearest = step.get("nearest_mode") or "floor"
     if transformation not in ("asymmetric", "half_pixel"):
-        raise step.error(f"attribute coordinate_transformation_mode={transformation!r}: not read here")
+        raise step.error(
+            f"attribute coordinate_transformation_mode={transformation!r}: not read here"
+        )
     rounding = {
         "floor": np.floor,
         "ceil": np.ceil,
@@ -182,7 +184,9 @@ def resize(
     run.bounded(step, full)
     for axis, factor, length in zip(axes, factors, lengths, strict=True):
         places = np.arange(length, dtype=np.float64)
-        places = (places + 0.5) / factor - 0.5 if transformation == "half_pixel" else places / factor
+        places = (
+            (places + 0.5) / factor - 0.5 if transformation == "half_pixel" else places / factor
+        )
         picks = np.clip(rounding[nearest](places), 0, x.shape[axis] - 1).astype(np.int64)
         plan.append((axis, picks))
     for axis, picks in plan:

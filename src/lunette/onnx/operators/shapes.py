@@ -133,9 +133,7 @@ def concat(run: Recorder, step: Step, *values: Value) -> Value:
     axis = axis_of(step, step.get("axis"), ndim)
     shapes = [v.shape for v in values]
     for shape in shapes[1:]:
-        if len(shape) != ndim or any(
-            shape[i] != shapes[0][i] for i in range(ndim) if i != axis
-        ):
+        if len(shape) != ndim or any(shape[i] != shapes[0][i] for i in range(ndim) if i != axis):
             raise step.error(f"shapes {shapes[0]} and {shape} do not meet along axis {axis}")
     if all(v.id is None for v in values):
         if len({v.array.dtype for v in values}) > 1:

@@ -47,9 +47,7 @@ def _shared(mode: str, total: int) -> tuple[int, int]:
     return (small, large) if mode == "SAME_UPPER" else (large, small)
 
 
-def _padding(
-    step: Step, sizes: Any, kernel: Any, strides: Any, dilations: Any
-) -> Pads:
+def _padding(step: Step, sizes: Any, kernel: Any, strides: Any, dilations: Any) -> Pads:
     mode = _auto(step)
     if mode == "NOTSET":
         return _explicit(step, len(kernel))
