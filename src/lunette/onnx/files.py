@@ -32,7 +32,7 @@ def read_bytes(path: Any, max_bytes: int) -> bytes:
         packed = file.read(2) == b"\x1f\x8b"
         file.seek(0)
         if not packed:
-            data = file.read(max_bytes + 1)
+            data: bytes = file.read(max_bytes + 1)
         else:
             try:
                 with gzip.GzipFile(fileobj=file) as unpacked:

@@ -152,12 +152,12 @@ def _step(
     if schema.deprecated:
         raise ReadError(f"{label}: deprecated in version {opset}")
     inputs, outputs = tuple(node.input), tuple(node.output)
-    for what, given, least, most in (
+    for what, found, least, most in (
         ("inputs", inputs, schema.min_input, schema.max_input),
         ("outputs", outputs, schema.min_output, schema.max_output),
     ):
-        if not least <= len(given) <= most:
-            raise ReadError(f"{label}: has {len(given)} {what}; expected {least} … {most}")
+        if not least <= len(found) <= most:
+            raise ReadError(f"{label}: has {len(found)} {what}; expected {least} … {most}")
     required = inputs[: schema.min_input]
     if "" in required:
         raise ReadError(f"{label}: input {required.index('')} is missing")
@@ -166,7 +166,7 @@ def _step(
         for name, entry in schema.attributes.items()
         if entry.default_value.type
     }
-    given = set()
+    given: set[str] = set()
     for attribute in node.attribute:
         name = attribute.name
         if name in given:

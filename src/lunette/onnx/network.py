@@ -98,11 +98,11 @@ class Network:
             names = ", ".join(port.name for port in self.inputs)
             raise TypeError(f"{len(inputs)} inputs given; this network takes {names}")
         values: dict[str, Value] = {}
-        ids, like, sizes = [], None, {}
-        for port, x in zip(self.inputs, inputs, strict=True):
+        sizes: dict[str, int] = {}
+        ids, like = [], None
+        for port, given in zip(self.inputs, inputs, strict=True):
+            x = given if hasattr(given, "shape") else np.asarray(given)
             array = x.value if isinstance(x, Id) else x
-            if not hasattr(array, "shape") or not hasattr(array, "dtype"):
-                array = x = np.asarray(array)
             _check_input(port, array, sizes)
             if is_float(port.dtype):
                 if like is not None and like.dtype != array.dtype:

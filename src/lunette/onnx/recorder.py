@@ -128,12 +128,12 @@ class Recorder:
 
     def bounded(self, step: Step, shape: Any) -> tuple[int, ...]:
         """The shape, if a value may be so large."""
-        shape = tuple(int(n) for n in shape)
-        if math.prod(shape) > MAX_ELEMENTS or min(shape, default=0) < 0:
+        sizes = tuple(int(n) for n in shape)
+        if math.prod(sizes) > MAX_ELEMENTS or min(sizes, default=0) < 0:
             raise step.error(
-                f"gives shape {shape}: expected at most {MAX_ELEMENTS} elements, and no negative size"
+                f"gives shape {sizes}: expected at most {MAX_ELEMENTS} elements, and no negative size"
             )
-        return shape
+        return sizes
 
     # -- elements moved about: one function of arrays serves known arrays and positions --
 
@@ -188,10 +188,10 @@ class Recorder:
 
 def axis_of(step: Step, axis: Any, ndim: int, what: str = "axis") -> int:
     """An axis counted from 0."""
-    axis = int(axis)
-    if not -ndim <= axis < ndim:
-        raise step.error(f"{what}={axis}: there are {ndim} axes")
-    return axis % ndim
+    number = int(axis)
+    if not -ndim <= number < ndim:
+        raise step.error(f"{what}={number}: there are {ndim} axes")
+    return number % ndim
 
 
 def axes_of(step: Step, axes: Any, ndim: int) -> tuple[int, ...]:

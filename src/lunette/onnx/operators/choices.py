@@ -64,7 +64,7 @@ def _cut(value: Any) -> int:
     if lo is not None and hi is not None:
         if not (math.isfinite(lo) and math.isfinite(hi)) or math.trunc(lo) != math.trunc(hi):
             raise scalars.Undecided(f"which integer is {value!r}? Its points have several")
-        return math.trunc(lo)
+        return int(lo)
     raise scalars.MissingOperation(
         f"{type(value).__name__} numbers are not cut to integers: use floats, Fractions or intervals"
     )

@@ -149,7 +149,7 @@ def resize(
         raise step.error(
             f"attribute coordinate_transformation_mode={transformation!r}: not read here"
         )
-    rounding = {
+    rounding: dict[str, Any] = {
         "floor": np.floor,
         "ceil": np.ceil,
         "round_prefer_floor": lambda p: np.ceil(p - 0.5),
