@@ -15,12 +15,20 @@ def numbers(rng, *shape, scale=1.0):
 
 def conv(rng, channels, out, kernel, **options):
     groups = options.get("groups", 1)
-    weight = numbers(rng, out, channels // groups, *kernel, scale=1 / math.sqrt(channels * math.prod(kernel)))
+    weight = numbers(
+        rng, out, channels // groups, *kernel, scale=1 / math.sqrt(channels * math.prod(kernel))
+    )
     return ("conv", {"weight": weight, "bias": numbers(rng, out, scale=0.3), **options})
 
 
 def linear(rng, n, out):
-    return ("linear", {"weight": numbers(rng, out, n, scale=1 / math.sqrt(n)), "bias": numbers(rng, out, scale=0.3)})
+    return (
+        "linear",
+        {
+            "weight": numbers(rng, out, n, scale=1 / math.sqrt(n)),
+            "bias": numbers(rng, out, scale=0.3),
+        },
+    )
 
 
 def pool(rng, kind, rank=2):
@@ -28,7 +36,10 @@ def pool(rng, kind, rank=2):
     choice = rng.integers(5)
     extra = {"beta": float(rng.choice([0.5, 3.0, -2.0, 40.0]))} if kind == "smooth" else {}
     if choice == 0:
-        return (kind, {"op": ln.Pool((ln.Adaptive(int(rng.integers(1, 5))),) * rank, reduction(kind, extra))})
+        return (
+            kind,
+            {"op": ln.Pool((ln.Adaptive(int(rng.integers(1, 5))),) * rank, reduction(kind, extra))},
+        )
     if choice == 1:
         return (kind, {"op": ln.Pool((ln.Global(),) * rank, reduction(kind, extra))})
     kernel = int(rng.integers(2, 4))
@@ -54,7 +65,9 @@ def random_layers(seed, kinds=("max", "mean")):
     layers, channels = [], shape[1]
     for _ in range(int(rng.integers(1, 3))):
         out = int(rng.integers(2, 5))
-        layers.append(conv(rng, channels, out, (3,) * rank, padding=1, stride=int(rng.integers(1, 3))))
+        layers.append(
+            conv(rng, channels, out, (3,) * rank, padding=1, stride=int(rng.integers(1, 3)))
+        )
         channels = out
         if rng.integers(4):
             layers.append(("relu", {}))
@@ -159,7 +172,9 @@ def _shuffled(x, given, rng, fused):
     rank = weight.ndim - 2
     stride, padding = given.get("stride", 1), given.get("padding", 0)
     padded = np.pad(x, [(0, 0), (0, 0), *[(padding, padding)] * rank])
-    view = np.lib.stride_tricks.sliding_window_view(padded, weight.shape[2:], tuple(range(2, 2 + rank)))
+    view = np.lib.stride_tricks.sliding_window_view(
+        padded, weight.shape[2:], tuple(range(2, 2 + rank))
+    )
     view = view[(slice(None), slice(None), *[slice(None, None, stride)] * rank)]
     cells = np.moveaxis(view, 1, 1 + rank).reshape(len(x), *view.shape[2 : 2 + rank], -1)
     y = _fold(cells[..., None, :], weight.reshape(len(weight), -1), bias, rng, fused)
@@ -187,7 +202,11 @@ def points(rng, lo, hi, count):
         elif i % 3 == 1:
             x = lo + (hi - lo) * rng.random(lo.shape)
         else:
-            x = np.where(rng.random(lo.shape) < 0.3, (lo + hi) / 2, np.where(rng.integers(2, size=lo.shape), lo, hi))
+            x = np.where(
+                rng.random(lo.shape) < 0.3,
+                (lo + hi) / 2,
+                np.where(rng.integers(2, size=lo.shape), lo, hi),
+            )
         yield np.clip(x.astype(np.float32), lo, hi).astype(np.float32)
 
 

@@ -16,7 +16,9 @@ NETS = int(os.environ.get("LUNETTE_BOUNDS_NETS", "0"))
 
 def all_bounds(layers, shape, lo, hi, deployment):
     tape, x, y = nets.record(layers, np.zeros(shape, np.float32))
-    return {m: ln.bounds(tape, y, {x: Box(lo, hi)}, method=m, deployment=deployment) for m in METHODS}
+    return {
+        m: ln.bounds(tape, y, {x: Box(lo, hi)}, method=m, deployment=deployment) for m in METHODS
+    }
 
 
 def check_deployed(seed, kinds, count=6):
@@ -53,7 +55,15 @@ def test_exact_values_lie_in_the_bounds(seed):
         for x in nets.points(rng, lo, hi, 3):
             y = nets.exactly(layers, x)
             for method, box in found.items():
-                inside = [a <= v <= b for a, v, b in zip(nets.fractions(box.lo).flat, y.flat, nets.fractions(box.hi).flat, strict=True)]
+                inside = [
+                    a <= v <= b
+                    for a, v, b in zip(
+                        nets.fractions(box.lo).flat,
+                        y.flat,
+                        nets.fractions(box.hi).flat,
+                        strict=True,
+                    )
+                ]
                 assert all(inside), (seed, method, width)
         if width == 0.0:  # nothing but float64's own rounding is left
             assert found["crown"].width.max() < 1e-10

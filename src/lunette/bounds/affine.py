@@ -241,7 +241,6 @@ class Scaled(Affine):
         self.x, self.scale, self.shift = x, np.asarray(scale, np.float64), shift
         self.divisor = divisor  # the scale is its reciprocal, rounded
         self.readers = max(1, self.cells // max(1, math.prod(x)))
-        self.exact = shift is None and bool((np.abs(self.scale) == 1).all())
 
     def _stretched(self, x: Array) -> Array:
         lead = x.shape[: x.ndim - len(self.x)]
@@ -272,7 +271,9 @@ class Joined(Affine):
     ) -> None:
         super().__init__(parents, shape, about)
         self.sign = sign
-        self.sides = [Scaled((), shape, about, x, s) for x, s in zip(shapes, (1.0, sign), strict=True)]
+        self.sides = [
+            Scaled((), shape, about, x, s) for x, s in zip(shapes, (1.0, sign), strict=True)
+        ]
         self.readers = max(side.readers for side in self.sides)
 
     def linear(self, *inputs: Array) -> Array:

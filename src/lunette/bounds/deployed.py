@@ -96,7 +96,8 @@ def _of_sums(step: Affine, sizes: list[Array], deployment: Deployment) -> Array:
             "give a smaller box"
         )
     lost = 2 * (n + 1) * deployment.smallest
-    total = gamma(n + 1, deployment.unit) * size + lost
+    each = (n + 1) * deployment.unit
+    total = (each + 2 * each * each) * size + lost  # γ_(n+1), and no division
     if deployment.flush_subnormals:  # a cell that is taken for 0 is off by up to η
         total = total + step.sizes(*(np.ones_like(s) for s in sizes)) * deployment.smallest
     return np.asarray(total * SLACK)

@@ -44,7 +44,9 @@ class Network:
         """The value of every step in float64, of points of the inputs with any axes before."""
         found: list[Array] = []
         for k, step in enumerate(self.steps):
-            found.append(points[k] if k in points else step.value(*[found[p] for p in step.parents]))
+            found.append(
+                points[k] if k in points else step.value(*[found[p] for p in step.parents])
+            )
         return found
 
     def boxed(self, boxes: dict[int, tuple[Array, Array]]) -> Network:
@@ -85,7 +87,9 @@ def _checked(tape: Any, boxes: Any) -> dict[int, Box]:
             raise ValueError(
                 f"box of node {number} {node.name!r} has shape {box.shape}; expected {node.shape}"
             )
-        found[number] = Box(np.broadcast_to(box.lo, node.shape), np.broadcast_to(box.hi, node.shape))
+        found[number] = Box(
+            np.broadcast_to(box.lo, node.shape), np.broadcast_to(box.hi, node.shape)
+        )
     return found
 
 
@@ -160,7 +164,9 @@ class _Reader:
             raise TypeError(f"{about} has dtype {value.dtype}: expected floats")
         exact = np.asarray(value, np.float64)
         if not np.isfinite(exact).all():
-            raise ValueError(f"{about} holds {float(exact[~np.isfinite(exact)][0])!r}: no bound holds")
+            raise ValueError(
+                f"{about} holds {float(exact[~np.isfinite(exact)][0])!r}: no bound holds"
+            )
         if exact.size and np.abs(exact).max() > LARGEST:
             raise ValueError(f"{about} holds numbers past 2**400")
         if self.deployment is not None:
@@ -225,7 +231,9 @@ class _Reader:
         before = self.steps[parent]
         if isinstance(before, Maximum) and _is_relu(before):  # one max over the cells and 0
             parent, zero = before.parents[0], np.ones(len(table), bool)
-        return Maximum((parent,), node.shape, about, x, table, zero)
+        step = Maximum((parent,), node.shape, about, x, table, zero)
+        step.op = op
+        return step
 
     def _float32(self, beta: float, about: str) -> float:
         if float(np.float32(beta)) != beta:
@@ -237,7 +245,9 @@ class _Reader:
         before, about = self.steps[parent], self._about(number)
         if isinstance(before, Maximum):
             zero = np.ones(len(before.table), bool)
-            return Maximum(before.parents, shape, about, before.x, before.table, zero)
+            step = Maximum(before.parents, shape, about, before.x, before.table, zero)
+            step.op = before.op
+            return step
         table = np.arange(math.prod(shape))[:, None]
         return Maximum((parent,), shape, about, shape, table, np.ones(len(table), bool))
 
@@ -366,7 +376,9 @@ class _Reader:
             )
         shapes = [self._shape(p) for p in node.parents]
         ends = np.cumsum([0, *map(math.prod, shapes)])
-        places = [np.arange(a, b).reshape(s) for a, b, s in zip(ends, ends[1:], shapes, strict=False)]
+        places = [
+            np.arange(a, b).reshape(s) for a, b, s in zip(ends, ends[1:], shapes, strict=False)
+        ]
         index = np.concatenate(places, axis=node.options["axis"]).reshape(-1)
         return affine.Moved(steps, node.shape, self._about(number), shapes, index)
 

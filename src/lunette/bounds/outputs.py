@@ -87,7 +87,9 @@ def row_array(rows: Any, shape: tuple[int, ...]) -> Array:
         raise TypeError(f"rows have dtype {matrix.dtype}: expected numbers")
     matrix = matrix.astype(np.float64)
     if matrix.ndim != len(shape) + 1 or matrix.shape[1:] != shape:
-        raise ValueError(f"rows have shape {matrix.shape}; expected (rows, {', '.join(map(str, shape))})")
+        raise ValueError(
+            f"rows have shape {matrix.shape}; expected (rows, {', '.join(map(str, shape))})"
+        )
     if not np.isfinite(matrix).all():
         raise ValueError("rows hold numbers that are not finite")
     return matrix

@@ -31,8 +31,11 @@ Choices = dict[int, Relaxation]
 class Enclosure:
     """What is known of every step: its box, its errors, and relaxations over the boxes before it."""
 
-    def __init__(self, network: Network, deployment: Deployment | None) -> None:
+    def __init__(
+        self, network: Network, deployment: Deployment | None, short: bool = False
+    ) -> None:
         self.network, self.deployment = network, deployment
+        self.short = short  # whether ends are rounded, outward, to numbers that are short to write
         self.lo: list[Array] = []
         self.hi: list[Array] = []
         self.charged: dict[int, Array] = {}
@@ -53,6 +56,9 @@ class Enclosure:
             lo, hi = self._box(k, step)
         if not (np.isfinite(lo).all() and np.isfinite(hi).all()):
             raise ValueError(f"{step.about}: its bounds overflow float64; give a smaller box")
+        if self.short and isinstance(step, Affine) and not step.exact:
+            grid = relax.grid_of(magnitude(lo, hi))
+            lo, hi = np.floor(lo / grid) * grid, np.ceil(hi / grid) * grid
         self.lo.append(lo)
         self.hi.append(hi)
         return k
@@ -78,7 +84,9 @@ class Enclosure:
         assert isinstance(step, Windowed)
         lo, hi = step.value(*lows), step.value(*highs)
         if not isinstance(step, Maximum):
-            loss = 2.0**-40 * (1 + np.abs(lo) + np.abs(hi) + sum(s.max(initial=0.0) for s in self.sizes(step)))
+            loss = 2.0**-40 * (
+                1 + np.abs(lo) + np.abs(hi) + sum(s.max(initial=0.0) for s in self.sizes(step))
+            )
             if isinstance(step, Smooth):
                 loss = loss + 2.0**-40 / abs(step.beta) * (1 + step.table.shape[-1] * 2.0**-10)
             lo, hi = lo - loss, hi + loss
@@ -88,6 +96,9 @@ class Enclosure:
     def narrow(self, k: int, cells: Array, lo: Array, hi: Array) -> None:
         """Replace ends of some cells of step k by better ones."""
         low, high = self.lo[k].reshape(-1).copy(), self.hi[k].reshape(-1).copy()
+        if self.short:
+            grid = relax.grid_of(magnitude(low, high))
+            lo, hi = np.floor(lo / grid) * grid, np.ceil(hi / grid) * grid
         better = (lo > low[cells]) | (hi < high[cells])
         low[cells], high[cells] = np.maximum(low[cells], lo), np.minimum(high[cells], hi)
         if (low > high).any():  # only where a proof's own slack meets an exact end
@@ -160,9 +171,7 @@ def _least(a: Array, lo: Array, hi: Array) -> tuple[Array, Array, Array]:
     return flat.sum(axis=1), gamma(flat.shape[1] + 8) * sizes * SLACK, corner
 
 
-def _through_sums(
-    enclosure: Enclosure, k: int, step: Affine, a: Array
-) -> tuple[Array, Array]:
+def _through_sums(enclosure: Enclosure, k: int, step: Affine, a: Array) -> tuple[Array, Array]:
     loss = _flat(np.abs(a)) @ enclosure.charged[k].reshape(-1) * SLACK + TINY
     constant = step.constant()
     if constant is None:

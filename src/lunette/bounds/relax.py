@@ -19,7 +19,7 @@ import numpy as np
 from lunette.bounds.box import SLACK, TINY, UNIT, Array, gamma, magnitude
 from lunette.bounds.windows import Curve, Maximum, Relaxation, Smooth
 
-__all__ = ["Hull", "curve", "smooth_tangent"]
+__all__ = ["Hull", "curve", "grid_of", "smooth_tangent"]
 
 BITS = 24
 """Slopes of a max are multiples of 2⁻²⁴: short numbers, in certificates too."""
@@ -33,15 +33,14 @@ class Hull:
         self.lo, self.hi = step.gather(lo, 0.0), step.gather(hi, 0.0)
         low = np.where(step.present, self.lo, -np.inf).max(axis=-1, initial=-np.inf)
         self.least = np.where(step.zero, np.maximum(low, 0.0), low)
-        self.excess = np.where(
-            step.present, np.maximum(self.hi - self.least[:, None], 0.0), 0.0
-        )
+        self.excess = np.where(step.present, np.maximum(self.hi - self.least[:, None], 0.0), 0.0)
         width = self.hi - self.lo
         self.width = np.where(width > 0, width, 1.0)
         self.size = magnitude(self.lo, self.hi)
         self.order = np.argsort(-self.excess, axis=-1, kind="stable")
         self.sorted = np.take_along_axis(self.excess, self.order, axis=-1)
         self.rows = np.arange(len(step.table))
+        self.grid = grid_of(self.size)
 
     def undecided(self) -> Array:
         """Windows whose winner is open: more than one cell, the zero among them, can be largest."""
@@ -84,10 +83,23 @@ class Hull:
         return lam, shares * keep[..., None]
 
     def relaxation(self, lam: Array, shares: Array) -> Relaxation:
-        """The two sides for these λ and shares; shares are dyadic and add up to 1 exactly."""
+        """The two sides for these λ and shares."""
         slope = np.maximum(self.excess - lam[..., None], 0.0) / self.width
         slope = np.clip(np.round(slope * 2.0**BITS) * 2.0**-BITS, 0.0, 1.0)
+        shares = self._whole(shares)
         return Relaxation(shares, np.zeros(shares.shape[:-1]), slope, self.offset(slope))
+
+    def _whole(self, shares: Array) -> Array:
+        """Shares as multiples of 2⁻²⁴ that add up to 1 exactly; to no more where 0 has the rest."""
+        short = np.floor(np.clip(shares, 0.0, 1.0) * 2.0**BITS) * 2.0**-BITS
+        rest = np.where(
+            self.step.zero, np.minimum(1.0 - short.sum(axis=-1), 0.0), 1.0 - short.sum(axis=-1)
+        )
+        largest = short.argmax(axis=-1)[..., None]
+        np.put_along_axis(
+            short, largest, np.take_along_axis(short, largest, -1) + rest[..., None], -1
+        )
+        return short
 
     def offset(self, slope: Array) -> Array:
         """The least constant that keeps `slope·x + constant` above every cell, rounded up.
@@ -104,7 +116,14 @@ class Hull:
         # A window that one cell is sure to win is that cell: nothing was rounded.
         sure = (slope.max(axis=-1, initial=0.0) == 1.0) & (slope.sum(axis=-1) == 1.0)
         sure &= need == total
-        return np.asarray(np.where(sure, 0.0, need - total + charge))
+        offset = np.ceil((need - total + charge) / self.grid) * self.grid
+        return np.asarray(np.where(sure, 0.0, offset))
+
+
+def grid_of(sizes: Array) -> float:
+    """A power of two, 2⁻⁴⁴ of the largest size: what a box is rounded to where numbers are short."""
+    largest = float(sizes.max(initial=0.0))
+    return float(2.0 ** (np.frexp(largest)[1] - 44)) if largest else 2.0**-44
 
 
 # -- smooth max: convex, so a tangent below; above, a chord of log(1 + Σ r) with one λ --
@@ -185,7 +204,9 @@ def _phi(power: Array, rise: Array, lam: Array, scale: float) -> Array:
     log_q = right[..., None]
     bend = np.logaddexp(0.0, power) < -log_q  # r < r0: 1 + r < 1/q
     line = np.exp(np.minimum(log_q + power, 700.0)) / scale
-    return np.where(np.isneginf(power), 0.0, np.where(bend, line, np.maximum(rise - lam[..., None], 0.0)))
+    return np.where(
+        np.isneginf(power), 0.0, np.where(bend, line, np.maximum(rise - lam[..., None], 0.0))
+    )
 
 
 def _charge(step: Smooth, value: Array, low: Array, high: Array, more: Any = 0.0) -> Array:
@@ -194,7 +215,9 @@ def _charge(step: Smooth, value: Array, low: Array, high: Array, more: Any = 0.0
     count = step.table.shape[-1] + np.log2(1 + np.abs(step.zeros))
     rounding = _ROUNDING + 4 * count * UNIT
     # An exponential's argument is rounded by |β||x|u, and moves the logarithm by that over |β|.
-    return np.asarray(rounding * (sizes + np.abs(value) + more + (1 + np.log1p(count)) / abs(step.beta)))
+    return np.asarray(
+        rounding * (sizes + np.abs(value) + more + (1 + np.log1p(count)) / abs(step.beta))
+    )
 
 
 # -- curves: the slope of both lines is the smaller of those at the ends, which no inner one is below --

@@ -1,7 +1,8 @@
 """The whole forward pass with narrower boxes, and relaxations chosen anew for every row.
 
 A bound is attained at a corner of the inputs. There each window has its own best λ and shares; with
-those the bound is attained elsewhere. A few rounds, each halfway to the last choice, keep the best.
+those the bound is attained elsewhere. A few rounds, each a shorter step from the last choice, end
+close to the hull; the best of them is kept.
 """
 
 from __future__ import annotations
@@ -21,13 +22,17 @@ from lunette.bounds.windows import Maximum, Relaxation, Smooth, Windowed
 __all__ = ["METHODS", "enclose", "least"]
 
 METHODS = ("ibp", "crown", "tight")
-ROUNDS = {"ibp": 0, "crown": 0, "tight": 6}
-INNER_ROUNDS = {"ibp": 0, "crown": 0, "tight": 1}
+ROUNDS = {"ibp": 0, "crown": 0, "tight": 12}
+"""Rounds of the output's rows."""
+INNER_ROUNDS = {"ibp": 0, "crown": 0, "tight": 2}
+"""Rounds of the rows of boxes inside the network: there are many of them."""
 
 
-def enclose(network: Network, deployment: Deployment | None, method: str) -> Enclosure:
+def enclose(
+    network: Network, deployment: Deployment | None, method: str, short: bool = False
+) -> Enclosure:
     """Boxes of every step; but for `"ibp"`, those that a bending step reads by going backward."""
-    enclosure = Enclosure(network, deployment)
+    enclosure = Enclosure(network, deployment, short)
     read = {p for s in network.steps if isinstance(s, Windowed) for p in s.parents}
     for number, step in enumerate(network.steps):
         k = enclosure.extend()
@@ -52,9 +57,11 @@ def _as_good(network: Network, k: int) -> bool:
     step = network.steps[k]
     if isinstance(step, Input):
         return True
-    return isinstance(step, Affine) and all(
-        isinstance(network.steps[p], Input) for p in step.parents
-    ) and len(set(step.parents)) == len(step.parents)
+    return (
+        isinstance(step, Affine)
+        and all(isinstance(network.steps[p], Input) for p in step.parents)
+        and len(set(step.parents)) == len(step.parents)
+    )
 
 
 def _open_cells(enclosure: Enclosure, k: int) -> Array:
@@ -90,36 +97,50 @@ def _lower_rows(enclosure: Enclosure, k: int, rows: Array, rounds: int) -> Array
     return found
 
 
-def best(
-    enclosure: Enclosure, k: int, rows: Array, rounds: int
-) -> tuple[Array, Choices, dict[int, Array]]:
-    """The best lower bound of each row in some rounds, the last relaxations, and where it is attained."""
+def best(enclosure: Enclosure, k: int, rows: Array, rounds: int) -> tuple[Array, Choices]:
+    """The best lower bound of each row in some rounds, and the relaxations that gave it.
+
+    A step without relaxations of its own keeps those that all rows share.
+    """
     value, points = lower(enclosure, k, rows)
-    bending = [j for j in enclosure.relaxed if j < k]
-    choices: Choices = {}
+    if not any(j <= k for j in enclosure.relaxed):
+        return value, {}
     kept: dict[int, tuple[Array, Array]] = {}
-    best_points = points
-    for _ in range(rounds if bending else 0):
-        choices = _chosen(enclosure, k, points, kept)
+    won: Choices = {}
+    for turn in range(rounds):
+        choices = _chosen(enclosure, k, points, kept, 2 / (turn + 2))
         found, points = lower(enclosure, k, rows, choices)
         better = found > value
+        for j, chosen in choices.items():
+            old = won.get(j) or _stretched(enclosure.relaxed[j], len(rows))
+            won[j] = _where(better, chosen, old)
         value = np.maximum(value, found)
-        best_points = {
-            n: np.where(better.reshape(-1, *[1] * (x.ndim - 1)), x, best_points.get(n, x))
-            for n, x in points.items()
-        }
-    return value, choices, best_points
+    return value, won
+
+
+def _where(better: Array, new: Relaxation, old: Relaxation) -> Relaxation:
+    slope, offset = better[:, None, None], better[:, None]
+    return Relaxation(
+        np.where(slope, new.low_slope, old.low_slope),
+        np.where(offset, new.low_offset, old.low_offset),
+        np.where(slope, new.high_slope, old.high_slope),
+        np.where(offset, new.high_offset, old.high_offset),
+    )
 
 
 def _chosen(
-    enclosure: Enclosure, k: int, points: dict[int, Array], kept: dict[int, tuple[Array, Array]]
+    enclosure: Enclosure,
+    k: int,
+    points: dict[int, Array],
+    kept: dict[int, tuple[Array, Array]],
+    part: float,
 ) -> Choices:
-    """Relaxations that are best at these inputs, or halfway there from those of the last round."""
+    """Relaxations that are best at these inputs, or part of the way there from the last ones."""
     network = enclosure.network
     count = len(next(iter(points.values())))
     values: list[Array] = []
     choices: Choices = {}
-    for j, step in enumerate(network.steps[:k]):
+    for j, step in enumerate(network.steps[: k + 1]):
         if isinstance(step, Input):
             middle = (enclosure.lo[j] + enclosure.hi[j]) / 2
             values.append(points.get(j, np.broadcast_to(middle, (count, *step.shape))))
@@ -128,11 +149,12 @@ def _chosen(
         values.append(step.value(*inputs))
         if isinstance(step, Maximum):
             hull = enclosure.hulls[j]
-            lam, shares = hull.at(step.gather(inputs[0], 0.0))
+            found = hull.at(step.gather(inputs[0], 0.0))
             if j in kept:
-                lam, shares = (lam + kept[j][0]) / 2, (shares + kept[j][1]) / 2
-            kept[j] = (lam, shares)
-            choices[j] = hull.relaxation(lam, shares)
+                lam, shares = (b + part * (a - b) for a, b in zip(found, kept[j], strict=True))
+                found = (lam, shares)
+            kept[j] = found
+            choices[j] = hull.relaxation(*found)
         elif isinstance(step, Smooth):
             lo, hi = (side[step.parents[0]] for side in (enclosure.lo, enclosure.hi))
             at = step.gather(inputs[0], 0.0)

@@ -88,6 +88,8 @@ class Maximum(Windowed):
     ) -> None:
         super().__init__(parents, shape, about, x, table)
         self.zero = zero | ~self.present.any(axis=1)
+        self.op: Pooling | None = None
+        """Whose windows these are; None where each cell is a window of its own."""
 
     def value(self, *inputs: Array) -> Array:
         x = inputs[0]
@@ -123,7 +125,9 @@ class Smooth(Windowed):
         """The value of windows whose cells these are; a window with no cell at all is 0."""
         sign = np.sign(self.beta)
         pivot, total = self.logs(sign * cells)
-        return np.where(total > 0, sign * (pivot + np.log(np.maximum(total, 1e-300)) / abs(self.beta)), 0.0)
+        return np.where(
+            total > 0, sign * (pivot + np.log(np.maximum(total, 1e-300)) / abs(self.beta)), 0.0
+        )
 
     def logs(self, cells: Array) -> tuple[Array, Array]:
         """A pivot p and `Σ exp(|β|(x − p))`, the padding's zeros among them."""
