@@ -18,7 +18,7 @@ from lunette.tape import functions as fn
 from lunette.tape.ids import Id
 from lunette.tape.tape import Tape
 
-__all__ = ["Network", "Port", "Recording", "load", "loads"]
+__all__ = ["Network", "Port", "Recording", "from_bytes", "load", "loads"]
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ def load(path: Any, *, max_bytes: int = MAX_BYTES) -> Network:
     """
     limit = limit_of(max_bytes)
     path = Path(path)
-    return _network(read_bytes(path, limit), path.parent, limit, str(path))
+    return from_bytes(read_bytes(path, limit), path.parent, limit, str(path))
 
 
 def loads(data: bytes, *, max_bytes: int = MAX_BYTES) -> Network:
@@ -166,10 +166,11 @@ def loads(data: bytes, *, max_bytes: int = MAX_BYTES) -> Network:
     limit = limit_of(max_bytes)
     if len(data) > limit:
         raise ReadError(f"{len(data)} bytes are more than max_bytes={limit}")
-    return _network(bytes(data), None, limit, "data")
+    return from_bytes(bytes(data), None, limit, "data")
 
 
-def _network(data: bytes, folder: Path | None, limit: int, where: str) -> Network:
+def from_bytes(data: bytes, folder: Path | None, limit: int, where: str) -> Network:
+    """The network of a file's bytes; `where` names the file in errors."""
     try:
         import onnx
     except ImportError:

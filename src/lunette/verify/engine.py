@@ -141,7 +141,12 @@ class _Search:
         boxes = {recording.input: Box(part.lo, part.hi)}
         rows = self.problem.rows
         return lower_bounds(
-            recording.tape, recording.output, boxes, rows, method="crown", deployment=self.deployment
+            recording.tape,
+            recording.output,
+            boxes,
+            rows,
+            method="crown",
+            deployment=self.deployment,
         )
 
     def _attack(self, lo: Array, hi: Array, seconds: float, descents: int) -> Counterexample | None:
@@ -179,7 +184,12 @@ class _Search:
 
     def _slopes(self, part: Part, least: Array, refuted: list[bool]) -> Array:
         """How much the constraints that are left move with each input, about the middle."""
-        left = {k for every, done in zip(self.problem.every, refuted, strict=True) if not done for k in every}
+        left = {
+            k
+            for every, done in zip(self.problem.every, refuted, strict=True)
+            if not done
+            for k in every
+        }
         row = self.problem.rows[sorted(left)].sum(axis=0)
         middle = (part.lo / 2 + part.hi / 2).astype(self.problem.net.dtype)
         found = gradient(self.problem.net.record(middle), row)

@@ -24,7 +24,9 @@ def input_shape(net: Network) -> tuple[int, ...]:
         )
     shape = net.inputs[0].shape
     if shape is None or any(n is None for n in shape[1:]):
-        raise ReadError(f"input {net.inputs[0].name!r} has open sizes: {shape}; only the first may be")
+        raise ReadError(
+            f"input {net.inputs[0].name!r} has open sizes: {shape}; only the first may be"
+        )
     return tuple(1 if n is None else n for n in shape)
 
 
@@ -74,11 +76,15 @@ class Problem:
         inner_hi = np.array([below(v, dtype) for v in case.upper], dtype).reshape(shape)
         none = inner_lo > inner_hi
         near = np.array([nearest(v, dtype) for v in case.lower], dtype).reshape(shape)
-        self.inner_lo, self.inner_hi = np.where(none, near, inner_lo), np.where(none, near, inner_hi)
+        self.inner_lo, self.inner_hi = (
+            np.where(none, near, inner_lo),
+            np.where(none, near, inner_hi),
+        )
         self.shape = shape
         places: dict[Constraint, int] = {}
         self.every = tuple(
-            tuple(places.setdefault(c, len(places)) for c in conjunction) for conjunction in case.unsafe
+            tuple(places.setdefault(c, len(places)) for c in conjunction)
+            for conjunction in case.unsafe
         )
         self.constraints = tuple(places)
         self.rows, self.limits = self._rows()
