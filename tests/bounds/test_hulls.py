@@ -25,7 +25,7 @@ def extreme(lo, hi, zero, row):
     n = len(lo)
     winners = n + zero
     # Variables: for each winner i, its weight q_i and its point times the weight, z_i (n numbers).
-    cost, above, limits = [], [], []
+    cost, above = [], []
     width = winners * (n + 1)
     for i in range(winners):
         base = i * (n + 1)

@@ -21,7 +21,7 @@ from lunette.bounds.outputs import FLOAT32, row_array
 from lunette.bounds.pull import Enclosure
 from lunette.bounds.relax import grid_of
 from lunette.bounds.tighten import ROUNDS, best, enclose, unit_rows
-from lunette.bounds.windows import Maximum, Relaxation, counted_padding
+from lunette.bounds.windows import Maximum, Relaxation, counted_padding, table_of
 from lunette.reductions import Mean
 
 __all__ = ["FORMAT", "certificate", "dyadic", "least_values"]
@@ -59,15 +59,14 @@ def certificate(
     # Relaxations of boxes inside are shared by all rows, so that each is written and checked once.
     enclosure = enclose(network, deployment, "crown", short=True)
     writer = _Writer(enclosure)
-    document = {
+    document: dict[str, Any] = {
         "format": FORMAT,
         "arithmetic": "exact" if deployment is None else deployment.dtype,
+        "exp": writer.exponent,
         "steps": writer.steps,
-        "rows": [],
     }
-    for row in matrix:
-        document["rows"].append(_claim(enclosure, writer, row, ROUNDS[method]))
-    return document
+    rounds = ROUNDS[method]
+    return document | {"rows": [_claim(enclosure, writer, row, rounds) for row in matrix]}
 
 
 def least_values(document: dict[str, Any]) -> Array:
@@ -76,16 +75,12 @@ def least_values(document: dict[str, Any]) -> Array:
     return np.array([math.ldexp(n, e) for n, e in pairs])
 
 
-def dyadic(values: Any) -> dict[str, Any]:
-    """Floats as integers and one exponent of two."""
+def dyadic(values: Any, exponent: int | None = None) -> dict[str, Any]:
+    """Floats as integers and one exponent of two, the highest that serves or the one given."""
     ratios = [v.as_integer_ratio() for v in np.asarray(values, np.float64).reshape(-1).tolist()]
-    powers = [1 - d.bit_length() if d > 1 else (n & -n).bit_length() - 1 for n, d in ratios if n]
-    exponent = min(powers, default=0)
-    ints = [
-        (n << -(exponent - 1 + d.bit_length())) if d > 1 or exponent < 0 else n >> exponent
-        for n, d in ratios
-    ]
-    return {"exp": exponent, "int": ints}
+    if exponent is None:
+        exponent = min((1 - d.bit_length() for _, d in ratios), default=0)
+    return {"exp": exponent, "int": [n << (1 - d.bit_length() - exponent) for n, d in ratios]}
 
 
 def _claim(enclosure: Enclosure, writer: _Writer, row: Array, rounds: int) -> dict[str, Any]:
@@ -94,7 +89,12 @@ def _claim(enclosure: Enclosure, writer: _Writer, row: Array, rounds: int) -> di
     if not np.isfinite(value[0]):
         raise ValueError("a row's bound overflows float64; give a smaller box")
     grid = grid_of(np.abs(value)) * 2.0**8
-    claim = {"row": dyadic(row), "least": dyadic([math.floor(value[0] / grid) * grid])}
+    used = np.flatnonzero(row.reshape(-1))
+    claim = {
+        "cells": writer.cells[k][used].tolist(),
+        "row": dyadic(row.reshape(-1)[used]),
+        "least": dyadic([math.floor(value[0] / grid) * grid]),
+    }
     if own:
         claim["own"] = {
             str(writer.place[j]): {"relax": _relax(enclosure.network.steps[j], chosen, 0)}
@@ -129,99 +129,75 @@ def _check_step(step: Step) -> None:
 
 
 class _Writer:
-    """Steps as records; `place` says where a step of the network went."""
+    """Steps as records. Cells of all records are numbered in one row; `cells` are a step's own."""
 
     def __init__(self, enclosure: Enclosure) -> None:
         self.enclosure = enclosure
         self.steps: list[dict[str, Any]] = []
+        self.cells: list[Array] = []
         self.place: dict[int, int] = {}
+        self.count = 0
+        self.exponent = _finest(enclosure)
         for k, step in enumerate(enclosure.network.steps):
-            record = self._record(k, step)
-            record["of"] = record.get("of", [self.place[p] for p in step.parents])
-            if isinstance(step, Affine) and not step.exact:
-                lo, hi = enclosure.lo[k], enclosure.hi[k]
-                record["box"] = {"lo": dyadic(lo), "hi": dyadic(hi)}
+            read = [self.cells[p] for p in step.parents]
+            if isinstance(step, affine.Moved):  # the same cells in another order: no step at all
+                self.cells.append(np.concatenate(read)[step.index])
+                continue
             self.place[k] = len(self.steps)
-            self.steps.append(record)
+            self.steps.append(self._record(k, step, read))
+            self.cells.append(np.arange(self.count, self.count + step.cells))
+            self.count += step.cells
 
-    def _record(self, k: int, step: Step) -> dict[str, Any]:
+    def _record(self, k: int, step: Step, read: list[Array]) -> dict[str, Any]:
         if isinstance(step, Input):
-            return {"op": "input", "lo": dyadic(step.box.lo), "hi": dyadic(step.box.hi)}
+            return {"op": "input", **self._ends(k)}
         if isinstance(step, Maximum):
-            zero = [int(z) for z in step.zero]
-            relaxed = _relax(step, self.enclosure.relaxed[k])
-            return {"op": "max", "zero": zero, "relax": relaxed, **_windows(step)}
-        if isinstance(step, affine.Moved):
-            return {"op": "move", "index": step.index.tolist()}
-        if isinstance(step, affine.Convolved) and not step.op.transposed:
-            return _convolution(step)
-        if isinstance(step, affine.Linear):
-            out, inputs = step.weight.shape
-            bias = np.zeros(out) if step.bias is None else step.bias
-            form = {"items": step.cells // out, "space": [], "axes": [], "channels": inputs}
-            form |= {"groups": 1, "taps": 1, "weight": dyadic(step.weight), "bias": dyadic(bias)}
-            return {"op": "conv", **form}
+            windows = _lists(step.table, read[0])
+            zero, relaxed = [int(z) for z in step.zero], _relax(step, self.enclosure.relaxed[k])
+            return {"op": "max", "windows": windows, "zero": zero, "relax": relaxed}
         if isinstance(step, affine.Pooled):
-            return {"op": "mean", "divisors": _divisors(step), **_pool(step.op, step.x)}
+            cells, divisors = _lists(table_of(step.op, step.x), read[0]), _divisors(step)
+            return {"op": "sums", **_mean(cells, divisors), **self._ends(k)}
         if isinstance(step, affine.Summed) and step.divisor > 1:
-            return self._mean_of_axes(step)
+            kept = [i for i in range(len(step.x)) if i - len(step.x) not in step.axes]
+            order = [*kept, *(i + len(step.x) for i in step.axes)]
+            turned = read[0].reshape(step.x).transpose(order).reshape(step.cells, step.terms)
+            divisors = [step.divisor] * step.cells
+            return {"op": "sums", **_mean(turned.tolist(), divisors), **self._ends(k)}
         assert isinstance(step, Affine)
-        return _sparse(step, [self.enclosure.network.steps[p].shape for p in step.parents])
+        return {"op": "sums", **_sums(step, np.concatenate(read)), **self._ends(k)}
 
-    def _mean_of_axes(self, step: affine.Summed) -> dict[str, Any]:
-        """The axes to sum go last; then each output is the mean of a row."""
-        axes = [i for i in range(len(step.x)) if i - len(step.x) not in step.axes]
-        order = [*axes, *(i + len(step.x) for i in step.axes)]
-        index = np.arange(math.prod(step.x)).reshape(step.x).transpose(order).reshape(-1)
-        of = [self.place[p] for p in step.parents]
-        self.steps.append({"op": "move", "of": of, "index": index.tolist()})
-        count = step.terms
-        form = {"items": step.cells, "space": [count], "axes": [[list(range(count))]]}
-        divisors = [step.divisor] * step.cells
-        return {"op": "mean", "of": [len(self.steps) - 1], "divisors": divisors, **form}
+    def _ends(self, k: int) -> dict[str, Any]:
+        lo, hi = (dyadic(side[k], self.exponent)["int"] for side in self._sides)
+        return {"lo": lo, "hi": hi}
+
+    @property
+    def _sides(self) -> tuple[list[Array], list[Array]]:
+        return self.enclosure.lo, self.enclosure.hi
 
 
-def _convolution(step: affine.Convolved) -> dict[str, Any]:
-    op = step.op
-    space = step.x[len(step.x) - op.rank :]
-    axes = []
-    for region, n in zip(op.regions, space, strict=True):
-        starts, gap, taps = region.boxes(n)
-        cells = starts[:, None] + np.arange(taps) * gap
-        axes.append(np.where((cells >= 0) & (cells < n), cells, -1).tolist())
-    bias = np.zeros(len(step.weight)) if step.bias is None else step.bias
-    return {
-        "op": "conv",
-        "items": math.prod(step.x[: len(step.x) - op.rank - 1]),
-        "space": list(space),
-        "axes": axes,
-        "channels": step.x[len(step.x) - op.rank - 1],
-        "groups": op.groups,
-        "taps": math.prod(op.kernel),
-        "weight": dyadic(step.weight),
-        "bias": dyadic(bias),
-    }
+def _finest(enclosure: Enclosure) -> int:
+    """The exponent at which every end of a box is an integer."""
+    steps = enclosure.network.steps
+    return min(
+        int(dyadic(side[k])["exp"])
+        for k, step in enumerate(steps)
+        for side in (enclosure.lo, enclosure.hi)
+        if isinstance(step, (Input, Affine))
+    )
 
 
-def _windows(step: Maximum) -> dict[str, Any]:
-    if step.op is not None:
-        return _pool(step.op, step.x)
-    count = math.prod(step.x)
-    return {"items": 1, "space": [count], "axes": [[[i] for i in range(count)]]}
+def _lists(table: Array, cells: Array) -> list[list[int]]:
+    """Rows of a table without the places where none is, as cells."""
+    return [cells[row[row >= 0]].tolist() for row in table]
 
 
-def _pool(op: Any, x: tuple[int, ...]) -> dict[str, Any]:
-    space = x[len(x) - op.rank :]
-    axes = []
-    for region, n in zip(op.regions, space, strict=True):
-        windows = (region.window(n, i) for i in range(region.out_length(n)))
-        axes.append([list(w.positions) for w in windows])
-    return {"items": math.prod(x[: len(x) - op.rank]), "space": list(space), "axes": axes}
+def _mean(cells: list[list[int]], divisors: list[int]) -> dict[str, Any]:
+    nothing = {"exp": 0, "int": [0] * len(cells)}
+    return {"cells": cells, "divisors": divisors, "weight": {"exp": 0, "int": []}, "bias": nothing}
 
 
 def _divisors(step: affine.Pooled) -> list[int]:
-    from lunette.bounds.windows import table_of
-
     reduction = step.op.reduction
     assert isinstance(reduction, Mean)
     real = (table_of(step.op, step.x) >= 0).sum(axis=1)
@@ -231,18 +207,25 @@ def _divisors(step: affine.Pooled) -> list[int]:
     return [max(1, int(c)) for c in counted]
 
 
-def _sparse(step: Affine, shapes: list[tuple[int, ...]]) -> dict[str, Any]:
-    """Any affine step, from what a single coefficient of each output pulls back."""
+def _sums(step: Affine, read: Array) -> dict[str, Any]:
+    """Any affine step, from what a single coefficient of each output pulls back: each weight once."""
     cells: list[list[int]] = []
-    weights: list[float] = []
-    batch = max(1, (1 << 21) // max(1, step.cells, sum(map(math.prod, shapes))))
+    weights: list[Array] = []
+    batch = max(1, (1 << 21) // max(1, step.cells, len(read)))
     for first in range(0, step.cells, batch):
         some = np.arange(first, min(first + batch, step.cells))
         parts = step.pull(unit_rows(step.shape, some, 1.0))
         for row in np.concatenate([p.reshape(len(some), -1) for p in parts], axis=1):
             places = np.flatnonzero(row)
-            cells.append(places.tolist())
-            weights += row[places].tolist()
+            cells.append(read[places].tolist())
+            weights.append(row[places])
+    table, which = np.unique(np.concatenate([np.zeros(0), *weights]), return_inverse=True)
+    ends = np.cumsum([len(w) for w in weights])[:-1]
     constant = step.constant()
     bias = np.zeros(step.shape) if constant is None else np.broadcast_to(constant, step.shape)
-    return {"op": "rows", "cells": cells, "weight": dyadic(weights), "bias": dyadic(bias)}
+    return {
+        "cells": cells,
+        "which": [part.tolist() for part in np.split(which.reshape(-1), ends)],
+        "weight": dyadic(table),
+        "bias": dyadic(bias),
+    }

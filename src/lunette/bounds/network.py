@@ -231,9 +231,7 @@ class _Reader:
         before = self.steps[parent]
         if isinstance(before, Maximum) and _is_relu(before):  # one max over the cells and 0
             parent, zero = before.parents[0], np.ones(len(table), bool)
-        step = Maximum((parent,), node.shape, about, x, table, zero)
-        step.op = op
-        return step
+        return Maximum((parent,), node.shape, about, x, table, zero)
 
     def _float32(self, beta: float, about: str) -> float:
         if float(np.float32(beta)) != beta:
@@ -245,9 +243,7 @@ class _Reader:
         before, about = self.steps[parent], self._about(number)
         if isinstance(before, Maximum):
             zero = np.ones(len(before.table), bool)
-            step = Maximum(before.parents, shape, about, before.x, before.table, zero)
-            step.op = before.op
-            return step
+            return Maximum(before.parents, shape, about, before.x, before.table, zero)
         table = np.arange(math.prod(shape))[:, None]
         return Maximum((parent,), shape, about, shape, table, np.ones(len(table), bool))
 

@@ -88,8 +88,6 @@ class Maximum(Windowed):
     ) -> None:
         super().__init__(parents, shape, about, x, table)
         self.zero = zero | ~self.present.any(axis=1)
-        self.op: Pooling | None = None
-        """Whose windows these are; None where each cell is a window of its own."""
 
     def value(self, *inputs: Array) -> Array:
         x = inputs[0]
@@ -137,7 +135,8 @@ class Smooth(Windowed):
         pivot = np.where(self.zeros > 0, np.maximum(pivot, 0.0), pivot)
         pivot = np.where(np.isfinite(pivot), pivot, 0.0)
         total = np.exp(scale * (inside - pivot[..., None])).sum(axis=-1)
-        return pivot, total + self.zeros * np.exp(-scale * pivot)
+        # Where zeros are counted, the pivot is not below them.
+        return pivot, total + self.zeros * np.exp(-scale * np.maximum(pivot, 0.0))
 
 
 class Curve(Windowed):
