@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from lunette.verify.certificates import certificate
     from lunette.verify.counterexamples import Counterexample
     from lunette.verify.engine import Progress, Verdict, verify
-    from lunette.verify.recheck import Rejected, recheck
+    from lunette.verify.replay import Rejected, recheck
 
 __all__ = ["Counterexample", "Progress", "Rejected", "Verdict", "certificate", "recheck", "verify"]
 
@@ -17,8 +17,8 @@ _PLACES = {
     "Progress": "engine",
     "Verdict": "engine",
     "verify": "engine",
-    "Rejected": "recheck",
-    "recheck": "recheck",
+    "Rejected": "replay",
+    "recheck": "replay",
 }
 
 

@@ -15,7 +15,7 @@ from lunette.onnx import Case, Network, Property
 from lunette.verify.engine import Part, Verdict
 from lunette.verify.problems import Array, Problem
 
-__all__ = ["FORMAT", "case_record", "certificate", "digest", "network_part"]
+__all__ = ["FORMAT", "case_record", "certificate", "digest", "network_part", "output_cells"]
 
 FORMAT = "lunette-verify-1"
 MAX_LEAVES = 4096
@@ -37,7 +37,8 @@ def certificate(
     cases = []
     for case, root in zip(prop.cases, verdict.proofs, strict=True):
         writer = _Writer(Problem(net, case))
-        cases.append({**case_record(case), "proof": writer.node(root)})
+        record = {**case_record(case), "proof": writer.node(root)}
+        cases.append({**record, "outputs": [[j, c] for j, c in sorted(writer.outputs.items())]})
     return {
         "format": FORMAT,
         "network": digest(network_data),
@@ -71,18 +72,29 @@ def case_record(case: Case) -> dict[str, Any]:
 
 def network_part(document: dict[str, Any]) -> list[dict[str, Any]]:
     """The steps of a certificate of bounds without its box and what was found on it."""
-    boxed = ("box", "relax", "lo", "hi")
+    boxed = ("relax", "lo", "hi")
     return [
         {name: value for name, value in step.items() if name not in boxed}
         for step in document["steps"]
     ]
 
 
+def output_cells(rows: Array, document: dict[str, Any]) -> dict[int, int]:
+    """Which cell of a certificate of bounds is which output, of those that its rows read."""
+    found: dict[int, int] = {}
+    for row, claim in zip(rows, document["rows"], strict=True):
+        found.update(zip(np.flatnonzero(row.reshape(-1)).tolist(), claim["cells"], strict=True))
+    return found
+
+
 class _Writer:
+    """The tree of one case; `outputs` says which cell of its leaves is which output."""
+
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
         self.recording = problem.net.record(problem.center().astype(problem.net.dtype))
         self.deployment = Deployment(np.dtype(problem.net.dtype).name)
+        self.outputs: dict[int, int] = {}
 
     def node(self, root: Part) -> dict[str, Any]:
         """The tree, children before parents; no recursion."""
@@ -109,6 +121,7 @@ class _Writer:
                 least = np.full(len(self.problem.rows), -np.inf)
                 least[rows] = least_values(document)
                 if all(self._refuted(least)):
+                    self.outputs |= output_cells(self.problem.rows[rows], document)
                     return document
         raise ValueError(
             "the numbers of a certificate are shorter than those of the proof, and do not decide"

@@ -107,8 +107,8 @@ def recheck(
     from lunette.onnx import ReadError, loads_property
     from lunette.onnx.files import read_bytes
     from lunette.onnx.network import from_bytes
-    from lunette.verify.recheck import Rejected
-    from lunette.verify.recheck import recheck as replay
+    from lunette.verify.replay import Rejected
+    from lunette.verify.replay import recheck as replay
 
     console = Console(stderr=True)
     if (network is None) != (prop is None):

@@ -70,7 +70,8 @@ def verify(
         raise ValueError(f"timeout={timeout!r}: expected more than 0 seconds")
     deadline = time.monotonic() + timeout
     check_shapes(net, prop.inputs, prop.outputs)
-    runtime, boxes, proofs, unknown = Runtime(data), 0, [], ""
+    runtime, boxes, unknown = Runtime(data), 0, ""
+    proofs: list[Part] = []
     for number, case in enumerate(prop.cases):
         problem = Problem(net, case)
 

@@ -76,10 +76,8 @@ class Problem:
         inner_hi = np.array([below(v, dtype) for v in case.upper], dtype).reshape(shape)
         none = inner_lo > inner_hi
         near = np.array([nearest(v, dtype) for v in case.lower], dtype).reshape(shape)
-        self.inner_lo, self.inner_hi = (
-            np.where(none, near, inner_lo),
-            np.where(none, near, inner_hi),
-        )
+        self.inner_lo = np.where(none, near, inner_lo) + dtype.type(0)  # −0 + 0 is 0
+        self.inner_hi = np.where(none, near, inner_hi) + dtype.type(0)
         self.shape = shape
         places: dict[Constraint, int] = {}
         self.every = tuple(

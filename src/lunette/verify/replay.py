@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from lunette.bounds import Box, Deployment
+from lunette.bounds import check as checker
 from lunette.bounds.certificate import certificate as bounds_certificate
-from lunette.bounds.check import check
 from lunette.onnx import Network, Property
-from lunette.verify.certificates import FORMAT, case_record, network_part
+from lunette.verify.certificates import FORMAT, case_record, network_part, output_cells
 from lunette.verify.problems import Problem
 
 __all__ = ["Rejected", "recheck"]
@@ -39,7 +39,8 @@ def recheck(
     if document.get("format") != FORMAT or not isinstance(cases, list) or not cases:
         raise Rejected(f"field 'format' or 'cases': expected a certificate {FORMAT}")
     if prop is not None:
-        theirs = [{k: v for k, v in case.items() if k != "proof"} for case in map(_record, cases)]
+        told = ("lower", "upper", "unsafe")
+        theirs = [{k: case.get(k) for k in told} for case in map(_record, cases)]
         if theirs != [case_record(case) for case in prop.cases]:
             raise Rejected("field 'cases': they are not those of the property")
     networks: list[Any] = []
@@ -48,15 +49,16 @@ def recheck(
         where = f"case {number}"
         for leaf in _leaves(_record(case), where):
             leaves += 1
-            _check_leaf(leaf, _unsafe(case, where), f"{where}, leaf {leaves}")
+            outputs = _outputs(case.get("outputs"), where)
+            _check_leaf(leaf, _unsafe(case, where), outputs, f"{where}, leaf {leaves}")
             networks.append((network_part(leaf.bounds), leaf.bounds.get("arithmetic")))
             if networks[-1] != networks[0]:
                 raise Rejected(
                     f"{where}, leaf {leaves}: another network than that of the first leaf"
                 )
             del networks[1:]
-    if net is not None and prop is not None and networks[0] != _network(net, prop):
-        raise Rejected("the steps are not those of the network")
+    if net is not None and prop is not None:
+        _check_network(net, prop, cases, networks[0])
     of = "of this network" if net is not None and prop is not None else "of the network in it"
     return f"{len(cases)} cases, {leaves} boxes, {of}"
 
@@ -93,24 +95,26 @@ def _leaves(case: Any, where: str) -> Any:
         stack += [(halves[0], lo, low_end), (halves[1], high_end, hi)]
 
 
-def _check_leaf(leaf: _Leaf, unsafe: list[Any], where: str) -> None:
-    said = check(json.dumps(leaf.bounds))
+def _check_leaf(leaf: _Leaf, unsafe: list[Any], outputs: dict[int, int], where: str) -> None:
+    replay: Any = checker.check  # a program of its own, without types
+    said: str = replay(json.dumps(leaf.bounds))
     if not said.startswith("verified"):
         raise Rejected(f"{where}: {said}")
     inputs = [step for step in leaf.bounds["steps"] if step["op"] == "input"]
     if len(inputs) != 1:
         raise Rejected(f"{where}: expected one input, found {len(inputs)}")
-    lo = _scaled(inputs[0]["lo"], len(leaf.lower), where)
-    hi = _scaled(inputs[0]["hi"], len(leaf.upper), where)
+    lo, hi = (
+        _scaled({"int": inputs[0][side], "exp": leaf.bounds["exp"]}, len(leaf.lower), where)
+        for side in ("lo", "hi")
+    )
     for i, (a, b) in enumerate(zip(leaf.lower, leaf.upper, strict=True)):
         if not (lo[i] <= a and b <= hi[i]) and a <= b:  # a cut outside of the box leaves nothing
             raise Rejected(f"{where}: input {i} is bounded on less than the box")
     proved = []
     for claim in leaf.bounds["rows"]:
-        row = _scaled(claim["row"], None, where)
-        proved.append(
-            ({j: v for j, v in enumerate(row) if v}, _scaled(claim["least"], 1, where)[0])
-        )
+        row = zip(claim["cells"], _scaled(claim["row"], len(claim["cells"]), where), strict=True)
+        proved.append(({i: v for i, v in row if v}, _scaled(claim["least"], 1, where)[0]))
+    unsafe = [[_by_cell(one, outputs) for one in every] for every in unsafe]
     for number, every in enumerate(unsafe):
         if not any(_refutes(row, least, *one) for one in every for row, least in proved):
             raise Rejected(f"{where}: conjunction {number} is not refuted")
@@ -126,22 +130,47 @@ def _refutes(row: Any, least: Fraction, coefficients: dict[int, Fraction], bound
     return scale > 0 and same and least > scale * bound
 
 
-def _network(net: Network, prop: Property) -> Any:
-    """The steps of the network as a certificate writes them, from the network itself."""
-    problem = Problem(net, prop.cases[0])
-    recording = net.record(problem.center().astype(net.dtype))
-    if recording.decided:
-        raise Rejected(f"{recording.decided[0]}: the inputs decide an integer")
-    document = bounds_certificate(
-        recording.tape,
-        recording.output,
-        {recording.input: Box(problem.lo, problem.hi)},
-        problem.rows[:1],
-        method="crown",
-        deployment=Deployment(np.dtype(net.dtype).name),
-    )
-    written = json.loads(json.dumps(document))
-    return network_part(written), written["arithmetic"]
+def _outputs(pairs: Any, where: str) -> dict[int, int]:
+    """Output → cell, each once."""
+    if not isinstance(pairs, list) or not all(
+        isinstance(p, list) and len(p) == 2 and all(type(n) is int for n in p) for p in pairs
+    ):
+        raise Rejected(f"{where}: field 'outputs': expected pairs of an output and a cell")
+    found = dict(pairs)
+    if len(found) != len(pairs) or len(set(found.values())) != len(pairs):
+        raise Rejected(f"{where}: field 'outputs': an output or a cell stands twice")
+    return found
+
+
+def _by_cell(one: Any, outputs: dict[int, int]) -> tuple[dict[int, Fraction], Fraction]:
+    """A constraint in cells; empty, and so never refuted, where one of its outputs has no cell."""
+    coefficients, bound = one
+    if not coefficients.keys() <= outputs.keys():
+        return {}, bound
+    return {outputs[j]: c for j, c in coefficients.items()}, bound
+
+
+def _check_network(net: Network, prop: Property, cases: list[Any], found: Any) -> None:
+    """The steps and outputs are those of the network, as a certificate writes them."""
+    for case, record in zip(prop.cases, cases, strict=True):
+        problem = Problem(net, case)
+        recording = net.record(problem.center().astype(net.dtype))
+        if recording.decided:
+            raise Rejected(f"{recording.decided[0]}: the inputs decide an integer")
+        document = bounds_certificate(
+            recording.tape,
+            recording.output,
+            {recording.input: Box(problem.lo, problem.hi)},
+            problem.rows,
+            method="crown",
+            deployment=Deployment(np.dtype(net.dtype).name),
+        )
+        own = output_cells(problem.rows, document)
+        if any(own.get(j) != cell for j, cell in record["outputs"]):
+            raise Rejected("field 'outputs': the cells are not the network's outputs")
+        written = json.loads(json.dumps(document))
+        if found != (network_part(written), written["arithmetic"]):
+            raise Rejected("the steps are not those of the network")
 
 
 def _unsafe(case: Any, where: str) -> list[Any]:
