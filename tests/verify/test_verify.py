@@ -76,13 +76,16 @@ def test_a_bound_that_holds_is_verified_and_certified():
 
 
 def test_halves_are_cut_where_one_box_does_not_do():
-    data = absolute()
-    net, prop, verdict = asked(data, [-1, -1], [1, 1], ["(<= Y_0 -0.01)"], 1)
-    assert verdict.result == "unsat"
-    split = asked(data, ["-1", "-1"], ["1", "0.5"], ["(>= Y_0 1.6)"], 1)[2]
-    assert split.result == "unsat"
-    document = certificate(net, prop, verdict, data, b"")
-    assert recheck(json.dumps(document), net, prop)
+    data = pooled(0)
+    net, prop, verdict = asked(data, [-1] * 4, [1] * 4, ["(>= Y_0 -2.735)"], 2)
+    assert verdict.result == "unsat" and verdict.boxes > 1
+    document = json.loads(json.dumps(certificate(net, prop, verdict, data, b"")))
+    assert recheck(json.dumps(document), net, prop).startswith(f"1 cases, {verdict.boxes} boxes")
+    root = document["cases"][0]["proof"]
+    for lie in ({"axis": 3 - root["axis"]}, {"halves": root["halves"][::-1]}, {"halves": root["halves"][:1] * 2}):
+        document["cases"][0]["proof"] = root | lie
+        with pytest.raises(Rejected):
+            recheck(json.dumps(document))
 
 
 def test_a_counterexample_is_seen_by_all():
