@@ -94,6 +94,11 @@ def test_refused_by_name(data, match):
     refused(data, match)
 
 
+def test_an_attribute_that_nobody_looks_at_is_an_error(monkeypatch):
+    monkeypatch.setitem(ln.onnx.network.OPERATORS, "LeakyRelu", lambda run, step, x: x)
+    refused(single("LeakyRelu", (2,), alpha=0.5), r"node 0.*attribute alpha=0\.5 is not read")
+
+
 def test_cycles_gaps_and_names_made_twice():
     relu = helper.make_node
     cycle = [relu("Relu", ["b"], ["a"]), relu("Relu", ["a"], ["b"]), relu("Add", ["a", "x"], ["y"])]

@@ -34,6 +34,16 @@ def test_a_box_and_a_conjunction():
     assert case.unsafe == ((constraint(0, 1, -1), constraint("-3.5", -1)),)
 
 
+def test_the_narrowest_side_counts():
+    more = "(assert (<= X_0 9)) (assert (>= X_0 -9)) (assert (<= Y_0 1))"
+    (case,) = loads_property(HEAD + BOX + more).cases
+    assert (case.lower[0], case.upper[0]) == (-1, Fraction(1, 10))
+    (case,) = loads_property(
+        HEAD + BOX + "(assert (or (and (<= X_0 9) (<= Y_0 1)) (<= Y_1 1)))"
+    ).cases[:1]
+    assert (case.lower[0], case.upper[0]) == (-1, Fraction(1, 10))
+
+
 def test_a_disjunction_of_outputs():
     found = loads_property(
         HEAD + BOX + "(assert (or (and (<= Y_0 1) (>= Y_1 2)) (and (<= Y_1 0))))"

@@ -30,9 +30,9 @@ def text(lower, upper, unsafe, outputs):
     return "\n".join([*lines, *(f"(assert {u})" for u in unsafe)])
 
 
-def absolute():
+def absolute(factor=1.0):
     """|x₀| + |x₁|, by four relus: between 0 and 2 on [−1, 1]²."""
-    first = np.float32([[1, 0], [-1, 0], [0, 1], [0, -1]])
+    first = np.float32([[1, 0], [-1, 0], [0, 1], [0, -1]]) * np.float32(factor)
     nodes = [
         helper.make_node("Gemm", ["x", "w"], ["h"], transB=1),
         helper.make_node("Relu", ["h"], ["r"]),
@@ -82,7 +82,11 @@ def test_halves_are_cut_where_one_box_does_not_do():
     document = json.loads(json.dumps(certificate(net, prop, verdict, data, b"")))
     assert recheck(json.dumps(document), net, prop).startswith(f"1 cases, {verdict.boxes} boxes")
     root = document["cases"][0]["proof"]
-    for lie in ({"axis": 3 - root["axis"]}, {"halves": root["halves"][::-1]}, {"halves": root["halves"][:1] * 2}):
+    for lie in (
+        {"axis": 3 - root["axis"]},
+        {"halves": root["halves"][::-1]},
+        {"halves": root["halves"][:1] * 2},
+    ):
         document["cases"][0]["proof"] = root | lie
         with pytest.raises(Rejected):
             recheck(json.dumps(document))
@@ -156,6 +160,23 @@ def test_verdicts_against_many_points(seed):
         assert verdict.reason
 
 
+@pytest.mark.parametrize("seed", range(max(2, SEEDS // 4)))
+def test_what_is_broken_is_never_verified(seed, monkeypatch):
+    """Also where no counterexample is looked for, and some of the conjunctions are refuted."""
+    monkeypatch.setattr("lunette.verify.engine.candidates", lambda *_: iter(()))
+    data = pooled(seed)
+    net = ln.onnx.loads(data)
+    x = np.random.default_rng(seed).uniform(-0.5, 0.5, (1, 1, 4)).astype(np.float32)
+    first, second = net(x).reshape(-1).tolist()
+    holds = f"(and (<= Y_0 {first + 0.01:.5f}) (>= Y_1 {second - 0.01:.5f}))"
+    for unsafe in (
+        f"(or (and (>= Y_0 1000)) {holds} (and (<= Y_1 -1000)))",
+        f"(or (and (>= Y_0 {first - 0.01:.5f})) (and (>= Y_0 1000) (<= Y_1 0)))",
+    ):
+        verdict = asked(data, [-0.5] * 4, [0.5] * 4, [unsafe], 2, timeout=0.5)[2]
+        assert verdict.result in ("timeout", "unknown")
+
+
 # -- certificates that lie --
 
 
@@ -185,6 +206,7 @@ def changes(document):
     yield changed(
         "another output", lambda d: d["cases"][0]["unsafe"][0][0].update(coefficients=[[1, "-1"]])
     )
+    yield changed("the other way", lambda d: d["cases"][0]["unsafe"][0][0].update(coefficients=[[0, "1"]], bound="5"))  # fmt: skip
     yield changed("nothing unsafe", lambda d: d["cases"][0].update(unsafe=[]))
     yield changed("one more conjunction", lambda d: d["cases"][0]["unsafe"].append([]))
     yield changed("wider box", lambda d: d["cases"][0].update(upper=["2"] * len(case["upper"])))
@@ -209,8 +231,10 @@ def test_certificates_that_lie_are_rejected():
     for name, found in changes(document):
         count += 1
         with pytest.raises(Rejected):
+            pytest.fail(f"{name}: {recheck(json.dumps(found))}")
+        with pytest.raises(Rejected):
             pytest.fail(f"{name}: {recheck(json.dumps(found), net, prop)}")
-    assert count == 16
+    assert count == 17
 
 
 def test_a_certificate_of_another_network_or_property():
@@ -220,6 +244,9 @@ def test_a_certificate_of_another_network_or_property():
     other = ln.onnx.loads(model([helper.make_node("Gemm", ["x", "w"], ["y"])], {"x": (1, 2)}, constants={"w": np.ones((2, 1), np.float32)}))  # fmt: skip
     with pytest.raises(Rejected, match=r"network|outputs"):
         recheck(document, other, prop)
+    alike = ln.onnx.loads(absolute(0.5))
+    with pytest.raises(Rejected, match="steps are not those"):
+        recheck(document, alike, prop)
     wider = ln.onnx.loads_property(text([-1, -1], [1, 2], ["(>= Y_0 2.01)"], 1))
     with pytest.raises(Rejected, match="property"):
         recheck(document, net, wider)
@@ -245,6 +272,30 @@ def test_ops_without_bounds_are_unknown_by_name():
 def test_no_time_is_a_timeout():
     verdict = asked(absolute(), [-1, -1], [1, 1], ["(>= Y_0 2.0000001)"], 1, timeout=1e-6)[2]
     assert verdict.result == "timeout"
+
+
+def test_halves_of_floats_are_unknown():
+    data = single("Relu", (1, 2), kind=10)
+    verdict = asked(data, [0, 0], [1, 1], ["(>= Y_0 9)"], 2)[2]
+    assert verdict.result == "unknown" and "float16" in verdict.reason
+
+
+@pytest.mark.parametrize("end", ["1e39", "1e400", "-1e39"])
+def test_a_box_past_the_floats(end):
+    with pytest.raises(ln.onnx.ReadError, match="X_1 reaches past"):
+        asked(
+            absolute(),
+            [0, min(end, "0", key=float)],
+            [1, max(end, "0", key=float)],
+            ["(>= Y_0 9)"],
+            1,
+        )
+
+
+def test_a_box_as_small_as_floats_go():
+    low = "1e-46"  # between 0 and the smallest float32
+    verdict = asked(absolute(), [low, low], [low, low], ["(>= Y_0 1)"], 1)[2]
+    assert verdict.result == "unsat"
 
 
 @pytest.mark.parametrize(

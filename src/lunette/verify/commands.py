@@ -44,7 +44,7 @@ def verify(
     """
     from rich.console import Console
 
-    from lunette.onnx import ReadError, loads_property
+    from lunette.onnx import loads_property
     from lunette.onnx.files import read_bytes
     from lunette.onnx.network import from_bytes
     from lunette.verify.certificates import certificate as certified
@@ -70,7 +70,7 @@ def verify(
                 verdict = decide(net, asked, timeout=left, data=data, progress=show, seed=seed)
             except TimeoutError:
                 verdict = Verdict("timeout", reason="the time is spent")
-    except (ReadError, OSError, ImportError) as error:
+    except (ValueError, TypeError, MemoryError, OSError, ImportError) as error:
         _leave(console, error)
     lines = verdict.result
     if verdict.counterexample is not None:

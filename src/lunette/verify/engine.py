@@ -18,6 +18,10 @@ from lunette.verify.problems import Array, Problem, check_shapes
 __all__ = ["Part", "Progress", "Verdict", "verify"]
 
 
+DEPLOYED = ("float32", "float64")
+"""The float types whose rounding the bounds know."""
+
+
 @dataclass
 class Progress:
     """Where a search stands: `open` sub-problems wait, `closed` ones are proved."""
@@ -69,6 +73,10 @@ def verify(
     if not timeout > 0:
         raise ValueError(f"timeout={timeout!r}: expected more than 0 seconds")
     deadline = time.monotonic() + timeout
+    if np.dtype(net.dtype).name not in DEPLOYED:
+        return Verdict(
+            "unknown", reason=f"the network computes in {net.dtype}: no bounds are known"
+        )
     check_shapes(net, prop.inputs, prop.outputs)
     runtime, boxes, unknown = Runtime(data), 0, ""
     proofs: list[Part] = []

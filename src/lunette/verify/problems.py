@@ -67,11 +67,16 @@ class Problem:
     def __init__(self, net: Network, case: Case) -> None:
         self.net, self.case, dtype = net, case, np.dtype(net.dtype)
         shape = input_shape(net)
+        largest = Fraction(float(np.finfo(dtype).max))
+        for i, v in enumerate((*case.lower, *case.upper)):
+            if abs(v) > largest:
+                place = i % len(case.lower)
+                raise ReadError(
+                    f"the box of X_{place} reaches past the floats of the network, {dtype}"
+                )
         lower = [below(v, dtype) for v in case.lower]
         upper = [-below(-v, dtype) for v in case.upper]
         self.lo, self.hi = (np.array(side, np.float64).reshape(shape) for side in (lower, upper))
-        if not (np.isfinite(self.lo).all() and np.isfinite(self.hi).all()):
-            raise ReadError("the property's box reaches past the floats of the network")
         inner_lo = np.array([-below(-v, dtype) for v in case.lower], dtype).reshape(shape)
         inner_hi = np.array([below(v, dtype) for v in case.upper], dtype).reshape(shape)
         none = inner_lo > inner_hi

@@ -41,9 +41,7 @@ def slice_of(
     for axis, a, b, s in zip(axes_of(step, along, len(x.shape)), first, last, strides, strict=True):
         if s == 0:
             raise step.error(f"steps={strides}: expected none that is 0")
-        # Python's slices clamp as ONNX does, but for a negative end before the first element.
-        stop = None if s < 0 and b < -x.shape[axis] else b
-        picks[axis] = slice(a, stop, s)
+        picks[axis] = slice(a, b, s)  # Python's slices clamp as ONNX's do
     return run.move(step, x, lambda array: array[tuple(picks)])
 
 
