@@ -10,10 +10,21 @@ from types import ModuleType
 from typing import Any
 
 from lunette.bounds.box import Box
+from lunette.bounds.certificate import certificate, least_values
 from lunette.bounds.deployed import Deployment
 from lunette.bounds.outputs import bounds, lower_bounds
+from lunette.bounds.split import Verdict, decide
 
-__all__ = ["Box", "Deployment", "bounds", "lower_bounds"]
+__all__ = [
+    "Box",
+    "Deployment",
+    "Verdict",
+    "bounds",
+    "certificate",
+    "decide",
+    "least_values",
+    "lower_bounds",
+]
 
 
 class _Bounds(ModuleType):

@@ -17,7 +17,7 @@ from lunette.bounds.affine import Affine, Step
 from lunette.bounds.box import Array, Box
 from lunette.bounds.deployed import Deployment
 from lunette.bounds.network import Input, network_of
-from lunette.bounds.outputs import FLOAT32, row_array
+from lunette.bounds.outputs import FLOAT32, least_of, row_array
 from lunette.bounds.pull import Enclosure
 from lunette.bounds.relax import grid_of
 from lunette.bounds.tighten import ROUNDS, best, enclose, unit_rows
@@ -86,6 +86,9 @@ def dyadic(values: Any, exponent: int | None = None) -> dict[str, Any]:
 def _claim(enclosure: Enclosure, writer: _Writer, row: Array, rounds: int) -> dict[str, Any]:
     k = len(enclosure.network.steps) - 1
     value, own = best(enclosure, k, row[None], rounds)
+    interval = least_of(enclosure, row[None], "ibp")
+    if interval[0] >= value[0]:
+        value, own = interval, {}
     if not np.isfinite(value[0]):
         raise ValueError("a row's bound overflows float64; give a smaller box")
     grid = grid_of(np.abs(value)) * 2.0**8

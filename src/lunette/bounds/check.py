@@ -190,15 +190,19 @@ class Checker:
             known = k < len(self.steps) and self.steps[k]["op"] == "max"
             need(known, f"{where}: field 'own': step {key[:20]} is no max")
             own[k] = self.relaxation(self.steps[k]["pairs"], given, f"{where}: field 'own', {k}")
-        gap = add(self.pull(dict(zip(cells, row, strict=True)), e, own), (-least, el))
-        need(gap[0] >= 0, f"{where}: its lower bound does not follow", Rejected)
+        pairs = dict(zip(cells, row, strict=True))
+        direct = sum(v * (self.low if v > 0 else self.high)[i] for i, v in pairs.items())
+        bounds = (direct, e + self.e), self.pull(pairs, e, own)
+        holds = any(add(bound, (-least, el))[0] >= 0 for bound in bounds)
+        need(holds, f"{where}: its lower bound does not follow", Rejected)
 
 
 def check(text):
     """What is to be said of a certificate: `verified …`, `rejected: …` or `error: …`."""
     try:
         need(len(text) <= BYTES, f"longer than {BYTES} bytes")
-        return f"verified: {len(Checker(json.loads(text)).claims)} rows"
+        given = json.loads(text, parse_int=lambda t: int(t) if len(t) < 400 else t[:20])
+        return f"verified: {len(Checker(given).claims)} rows"
     except Rejected as why:
         return f"rejected: {why}"
     except (ValueError, RecursionError) as why:

@@ -77,7 +77,7 @@ def least_of(enclosure: Enclosure, rows: Array, method: str) -> Array:
     interval = (flat * corner).sum(axis=1) - 2 * gamma(flat.shape[1] + 8) * sizes
     if method == "ibp":
         return np.asarray(interval)
-    return np.maximum(interval, least(enclosure, rows, ROUNDS[method]))
+    return np.asarray(np.maximum(interval, least(enclosure, rows, ROUNDS[method])))
 
 
 def row_array(rows: Any, shape: tuple[int, ...]) -> Array:

@@ -9,7 +9,7 @@ function over a box is at a corner. Rows go in batches, so that memory stays bou
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,12 +20,25 @@ from lunette.bounds.deployed import Deployment, error, own_error
 from lunette.bounds.network import Input, Network
 from lunette.bounds.windows import Curve, Maximum, Relaxation, Smooth, Windowed
 
-__all__ = ["Enclosure", "batches", "lower"]
+__all__ = ["Cut", "Empty", "Enclosure", "batches", "lower"]
 
 BATCH = 1 << 21
 """How many numbers one array of a batch of rows may hold."""
 
 Choices = dict[int, Relaxation]
+
+
+class Empty(Exception):
+    """Two bounds exclude each other: no input reaches this part of a cut box."""
+
+
+class Cut(NamedTuple):
+    """A part of a box: ends of cells of a step that are narrower than elsewhere."""
+
+    step: int
+    cells: Array
+    lo: Array
+    hi: Array
 
 
 class Enclosure:
@@ -101,8 +114,8 @@ class Enclosure:
             lo, hi = np.floor(lo / grid) * grid, np.ceil(hi / grid) * grid
         better = (lo > low[cells]) | (hi < high[cells])
         low[cells], high[cells] = np.maximum(low[cells], lo), np.minimum(high[cells], hi)
-        if (low > high).any():  # only where a proof's own slack meets an exact end
-            raise AssertionError("two sound bounds exclude each other")
+        if (low > high).any():
+            raise Empty
         if better.any():
             self.claimed.add(k)
         self.lo[k], self.hi[k] = low.reshape(self.lo[k].shape), high.reshape(self.hi[k].shape)

@@ -47,7 +47,7 @@ class Hull:
         rivals = (self.excess > 0).sum(axis=-1)
         lows = np.where(self.step.present, self.lo, -np.inf).max(axis=-1, initial=-np.inf)
         fixed = self.step.zero & (lows < 0)
-        return rivals + fixed > 1
+        return np.asarray(rivals + fixed > 1)
 
     def first_guess(self) -> tuple[Array, Array]:
         """λ, the second largest excess; and all to the cell with the highest low end."""

@@ -16,7 +16,7 @@ from lunette.bounds.affine import Affine
 from lunette.bounds.box import Array
 from lunette.bounds.deployed import Deployment
 from lunette.bounds.network import Input, Network
-from lunette.bounds.pull import Choices, Enclosure, batches, lower
+from lunette.bounds.pull import Choices, Cut, Enclosure, batches, lower
 from lunette.bounds.windows import Maximum, Relaxation, Smooth, Windowed
 
 __all__ = ["METHODS", "enclose", "least"]
@@ -29,13 +29,22 @@ INNER_ROUNDS = {"ibp": 0, "crown": 0, "tight": 2}
 
 
 def enclose(
-    network: Network, deployment: Deployment | None, method: str, short: bool = False
+    network: Network,
+    deployment: Deployment | None,
+    method: str,
+    short: bool = False,
+    cuts: dict[int, list[Cut]] | None = None,
 ) -> Enclosure:
-    """Boxes of every step; but for `"ibp"`, those that a bending step reads by going backward."""
+    """Boxes of every step; but for `"ibp"`, those that a bending step reads by going backward.
+
+    With `cuts`, of the inputs for which some numbers inside lie on one side; `Empty` if there are none.
+    """
     enclosure = Enclosure(network, deployment, short)
     read = {p for s in network.steps if isinstance(s, Windowed) for p in s.parents}
     for number, step in enumerate(network.steps):
         k = enclosure.extend()
+        for cut in (cuts or {}).get(k, ()):
+            enclosure.narrow(k, cut.cells, cut.lo, cut.hi)
         if method == "ibp":
             continue
         if isinstance(step, Windowed):

@@ -93,7 +93,7 @@ class Maximum(Windowed):
         x = inputs[0]
         best = self.gather(x, -np.inf).max(axis=-1, initial=-np.inf)
         best = np.where(self.zero, np.maximum(best, 0.0), best)
-        return best.reshape(*x.shape[: x.ndim - len(self.x)], *self.shape)
+        return np.asarray(best.reshape(*x.shape[: x.ndim - len(self.x)], *self.shape))
 
 
 class Smooth(Windowed):
