@@ -107,6 +107,8 @@ class _Writer:
                 stack += missing
                 continue
             stack.pop()
+            if part.halves and part.axis is None:
+                raise ValueError("the proof cuts numbers inside of the network, not inputs alone")
             if part.halves:
                 halves = [made.pop(id(half)) for half in part.halves]
                 made[id(part)] = {"axis": part.axis, "at": dyadic([part.at]), "halves": halves}

@@ -9,7 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from lunette.bounds import Box, Deployment, lower_bounds
+from lunette.bounds import Box, Deployment, split
+from lunette.bounds.network import Network as Bounded
+from lunette.bounds.network import network_of
+from lunette.bounds.outputs import least_of
 from lunette.onnx import Network, Property
 from lunette.verify.attack import candidates, gradient
 from lunette.verify.counterexamples import Counterexample, Runtime, confirmed
@@ -17,6 +20,9 @@ from lunette.verify.problems import Array, Problem, check_shapes
 
 __all__ = ["Part", "Progress", "Verdict", "verify"]
 
+
+FEW_INPUTS = 8
+"""Inputs up to which boxes are halved; of more, numbers inside of the network are cut."""
 
 DEPLOYED = ("float32", "float64")
 """The float types whose rounding the bounds know."""
@@ -34,13 +40,17 @@ class Progress:
 
 @dataclass
 class Part:
-    """A box of inputs: refuted by its own bounds, or cut in two along one input, at a float."""
+    """A box of inputs: refuted by its own bounds, or cut in two along one input, at a float.
+
+    `cuts` bound numbers inside of the network; where a part is cut by one of them, `axis` is None.
+    """
 
     lo: Array
     hi: Array
     axis: int | None = None
     at: float = 0.0
     halves: tuple[Any, ...] = ()
+    cuts: tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -109,6 +119,7 @@ class _Search:
         self.problem, self.runtime, self.deadline = problem, runtime, deadline
         self.report, self.seed = report, seed
         self.deployment = Deployment(np.dtype(problem.net.dtype).name)
+        self.network: Bounded
 
     def run(self) -> Verdict:
         problem = self.problem
@@ -122,41 +133,41 @@ class _Search:
             why = f"{recording.decided[0]}: the inputs decide an integer"
             return Verdict("unknown", reason=why)
         root = Part(problem.lo, problem.hi)
+        boxes = {recording.input: Box(root.lo, root.hi)}
+        try:
+            self.network = network_of(recording.tape, recording.output, boxes, self.deployment)
+        except (ValueError, TypeError) as error:
+            return Verdict("unknown", reason=str(error))
         waiting, closed = [root], 0
         while waiting:
             if time.monotonic() > self.deadline:
                 return Verdict("timeout", reason=f"{len(waiting)} boxes are open", boxes=closed)
             part = waiting.pop()
             try:
-                least = self._least(recording, part)
+                enclosure = self._enclosed(part)
+                rows = problem.rows
+                least = None if enclosure is None else least_of(enclosure, rows, "crown")
             except (ValueError, TypeError) as error:
                 return Verdict("unknown", reason=str(error), boxes=closed)
-            refuted = problem.refuted(least)
-            if all(refuted):
+            refuted = [] if least is None else problem.refuted(least)
+            if all(refuted):  # also where the cuts leave nothing of a part
                 closed += 1
             else:
                 found = self._attack(*self._inside(part), 1.0, 1)
                 if found is not None:
                     return Verdict("sat", found, boxes=closed)
-                if not self._cut(part, least, refuted):
+                if not self._cut(part, enclosure, refuted):
                     why = "a box is as small as floats allow, and its bounds do not decide"
                     return Verdict("unknown", reason=why, boxes=closed)
                 waiting += part.halves
             self.report(len(waiting), closed)
         return Verdict("unsat", boxes=closed, proofs=(root,))
 
-    def _least(self, recording: Any, part: Part) -> Array:
-        """What each row never falls below on this box."""
-        boxes = {recording.input: Box(part.lo, part.hi)}
-        rows = self.problem.rows
-        return lower_bounds(
-            recording.tape,
-            recording.output,
-            boxes,
-            rows,
-            method="crown",
-            deployment=self.deployment,
-        )
+    def _enclosed(self, part: Part) -> Any:
+        """Bounds on every number of the network; None where the cuts leave no input."""
+        (k,) = self.network.inputs
+        boxed = self.network.boxed({k: (part.lo, part.hi)})
+        return split._enclosed(boxed, self.deployment, part.cuts)
 
     def _attack(self, lo: Array, hi: Array, seconds: float, descents: int) -> Counterexample | None:
         end = min(self.deadline, time.monotonic() + seconds)
@@ -173,25 +184,37 @@ class _Search:
         hi = np.clip(part.hi.astype(dtype), self.problem.inner_lo, self.problem.inner_hi)
         return lo, np.maximum(lo, hi)
 
-    def _cut(self, part: Part, least: Array, refuted: list[bool]) -> bool:
-        """Halve the box along the input that matters most; False where no float lies between."""
+    def _cut(self, part: Part, enclosure: Any, refuted: list[bool]) -> bool:
+        """Cut a box in two; False where no float lies between the ends of any input.
+
+        Of many inputs one says little: there a maximum that is open is cut, by who wins.
+        """
+        if (part.lo < part.hi).sum() > FEW_INPUTS:
+            cuts = split._widest_window(enclosure)
+            if cuts is not None:
+                part.halves = tuple(Part(part.lo, part.hi, cuts=(*part.cuts, c)) for c in cuts)
+                return True
+        return self._halve(part, refuted)
+
+    def _halve(self, part: Part, refuted: list[bool]) -> bool:
+        """Halve the box along the input that matters most."""
         width = (part.hi - part.lo).reshape(-1)
         middle = (part.lo / 2 + part.hi / 2).reshape(-1)
         can = (part.lo.reshape(-1) < middle) & (middle < part.hi.reshape(-1))
         if not can.any():
             return False
-        order = np.where(can, width * (self._slopes(part, least, refuted) + 1e-9), -1.0)
+        order = np.where(can, width * (self._slopes(part, refuted) + 1e-9), -1.0)
         axis = int(np.argmax(order))
         part.axis, part.at = axis, float(middle[axis])
         low_end, high_end = part.hi.copy().reshape(-1), part.lo.copy().reshape(-1)
         low_end[axis] = high_end[axis] = part.at
         part.halves = (
-            Part(part.lo, low_end.reshape(part.hi.shape)),
-            Part(high_end.reshape(part.lo.shape), part.hi),
+            Part(part.lo, low_end.reshape(part.hi.shape), cuts=part.cuts),
+            Part(high_end.reshape(part.lo.shape), part.hi, cuts=part.cuts),
         )
         return True
 
-    def _slopes(self, part: Part, least: Array, refuted: list[bool]) -> Array:
+    def _slopes(self, part: Part, refuted: list[bool]) -> Array:
         """How much the constraints that are left move with each input, about the middle."""
         left = {
             k
