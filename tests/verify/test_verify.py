@@ -41,7 +41,7 @@ def absolute(factor=1.0):
     return model(nodes, {"x": (1, 2)}, constants={"w": first, "v": np.ones((1, 4), np.float32)})
 
 
-def pooled(seed):
+def pooled(seed, count=4):
     """A small network with a convolution, a max pooling and a linear map, and random weights."""
     generator = np.random.default_rng(seed)
 
@@ -56,8 +56,8 @@ def pooled(seed):
         helper.make_node("Flatten", ["p"], ["f"]),
         helper.make_node("Gemm", ["f", "v", "a"], ["y"], transB=1),
     ]
-    constants = {"w": weights(2, 1, 3), "b": weights(2), "v": weights(2, 4), "a": weights(2)}
-    return model(nodes, {"x": (1, 1, 4)}, constants=constants)
+    constants = {"w": weights(2, 1, 3), "b": weights(2), "v": weights(2, count), "a": weights(2)}
+    return model(nodes, {"x": (1, 1, count)}, constants=constants)
 
 
 def asked(data, lower, upper, unsafe, outputs, **options):
@@ -161,19 +161,46 @@ def test_verdicts_against_many_points(seed):
 
 
 @pytest.mark.parametrize("seed", range(max(2, SEEDS // 4)))
-def test_what_is_broken_is_never_verified(seed, monkeypatch):
+def test_many_inputs_are_cut_inside(seed):
+    """Proofs that cut maxima: no point contradicts them, and they have no certificate."""
+    data = pooled(seed, 12)
+    net = ln.onnx.loads(data)
+    points = np.random.default_rng(seed).uniform(-1, 1, (200, 1, 1, 12)).astype(np.float32)
+    largest = max(float(net(p)[0, 0]) for p in points)
+    for more in (0.0, 1.0, 2.0, 4.0, 8.0):
+        _, prop, verdict = asked(
+            data,
+            [-1] * 12,
+            [1] * 12,
+            [f"(>= Y_0 {largest + more:.4f})"],
+            2,
+            timeout=60 if more == 8 else 1.5,
+        )
+        if verdict.result == "unsat":
+            bound = -float(prop.cases[0].unsafe[0][0].bound)
+            assert largest < bound
+            if verdict.boxes > 1:
+                with pytest.raises(ValueError, match="inside of the network"):
+                    certificate(net, prop, verdict, data, b"")
+            break
+    assert verdict.result == "unsat"
+
+
+@pytest.mark.parametrize("count", [4, 12])
+@pytest.mark.parametrize("seed", range(max(2, SEEDS // 4)))
+def test_what_is_broken_is_never_verified(seed, count, monkeypatch):
     """Also where no counterexample is looked for, and some of the conjunctions are refuted."""
     monkeypatch.setattr("lunette.verify.engine.candidates", lambda *_: iter(()))
-    data = pooled(seed)
+    data = pooled(seed, count)
     net = ln.onnx.loads(data)
-    x = np.random.default_rng(seed).uniform(-0.5, 0.5, (1, 1, 4)).astype(np.float32)
+    x = np.random.default_rng(seed).uniform(-0.5, 0.5, (1, 1, count)).astype(np.float32)
     first, second = net(x).reshape(-1).tolist()
     holds = f"(and (<= Y_0 {first + 0.01:.5f}) (>= Y_1 {second - 0.01:.5f}))"
     for unsafe in (
         f"(or (and (>= Y_0 1000)) {holds} (and (<= Y_1 -1000)))",
         f"(or (and (>= Y_0 {first - 0.01:.5f})) (and (>= Y_0 1000) (<= Y_1 0)))",
     ):
-        verdict = asked(data, [-0.5] * 4, [0.5] * 4, [unsafe], 2, timeout=0.5)[2]
+        verdict = asked(data, [-0.5] * count, [0.5] * count, [unsafe], 2, timeout=0.4)[2]
         assert verdict.result in ("timeout", "unknown")
 
 
