@@ -130,8 +130,12 @@ def pool(run: Recorder, step: Step, x: Value) -> Value:
     strides, dilations = (_per_axis(step, n, len(kernel)) for n in ("strides", "dilations"))
     padding = _padding(step, x.shape[2:], kernel, strides, dilations)
     ceil = bool(step.get("ceil_mode"))
-    if ceil and _auto(step) != "NOTSET":
-        raise step.error("attributes ceil_mode=1 and auto_pad together are not read here")
+    if ceil and _auto(step) == "VALID":
+        raise step.error("attributes ceil_mode=1 and auto_pad='VALID' together are not read here")
+    if _auto(step) != "NOTSET":
+        ceil = False  # the mode says how many windows there are
+    if max(dilations) > 1 and _auto(step).startswith("SAME"):
+        raise step.error("attributes dilations and auto_pad='SAME_…': runtimes differ; give pads")
     step.get("storage_order")  # of the second output alone, which is not computed
     options: dict[str, Any] = {}
     if step.op == "AveragePool":
