@@ -111,7 +111,7 @@ def convolutions():
 def poolings():
     for op, opset in (("MaxPool", 8), ("MaxPool", 17), ("AveragePool", 8), ("AveragePool", 19)):
         name = f"{op} {opset}"
-        yield name, single(op, (2, 3, 7, 8), opset=opset, kernel_shape=[3, 2])
+        yield name, single(op, (1, 2, 7, 8), opset=opset, kernel_shape=[3, 2])
         yield (
             f"{name}, strides",
             single(

@@ -24,6 +24,8 @@ def candidates(
     dtype = lo.dtype
     for descent in range(descents):
         share = 0.5 if descent == 0 else generator.uniform(size=lo.shape)
+        if descent % 2 == 1:
+            share = np.round(share)  # a corner
         x = _within((lo + share * (hi.astype(np.float64) - lo)).astype(dtype), lo, hi)
         wanted = None
         for step in range(STEPS):
