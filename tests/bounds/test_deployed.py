@@ -254,6 +254,16 @@ def test_bad_arguments():
         ln.bounds(tape, y, {x: UNIT})
 
 
+def test_empty_batches_and_single_numbers():
+    for shape in ((0, 4), (1, 4)):
+        tape = ln.Tape()
+        x = tape.leaf(np.zeros(shape, np.float32))
+        y = tape.max_pool(tape.relu(tape.linear(x, np.ones((4, 4), np.float32))), kernel=(2,))
+        for method in METHODS:
+            box = ln.bounds(tape, y, {x: Box(-1.0, 1.0)}, method=method)
+            assert box.shape == (shape[0], 2)
+
+
 def test_memory_stays_bounded():
     """Rows go in batches: an image of 32 × 32 needs no array of cells × cells."""
     import tracemalloc

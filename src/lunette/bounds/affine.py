@@ -332,7 +332,7 @@ class Moved(Affine):
 
     def linear(self, *inputs: Array) -> Array:
         lead = inputs[0].shape[: inputs[0].ndim - len(self.shapes[0])]
-        flat = [x.reshape(*lead, -1) for x in inputs]
+        flat = [x.reshape(*lead, math.prod(s)) for x, s in zip(inputs, self.shapes, strict=True)]
         joined = flat[0] if len(flat) == 1 else np.concatenate(flat, axis=-1)
         return joined[..., self.index].reshape(*lead, *self.shape)
 
@@ -342,7 +342,7 @@ class Moved(Affine):
     def pull(self, rows: Array) -> list[Array]:
         counts = [math.prod(shape) for shape in self.shapes]
         joined = np.zeros((len(rows), sum(counts)))
-        joined[:, self.index] = rows.reshape(len(rows), -1)
+        joined[:, self.index] = rows.reshape(len(rows), self.cells)
         parts = np.split(joined, np.cumsum(counts)[:-1], axis=1)
         return [p.reshape(len(rows), *s) for p, s in zip(parts, self.shapes, strict=True)]
 

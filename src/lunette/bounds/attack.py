@@ -23,7 +23,7 @@ def attack(
 ) -> tuple[float, dict[int, Array]]:
     """The least `Σ row·output` that was found, in float64, and the inputs that gave it."""
     rng = np.random.default_rng(seed)
-    boxes = {k: network.steps[k].box for k in network.inputs}  # type: ignore[attr-defined]
+    boxes = network.boxes
     points = {k: _starts(rng, box, tries) for k, box in boxes.items()}
     rows = np.broadcast_to(row, (tries, *row.shape))
     best, found = np.inf, {k: p[0] for k, p in points.items()}
@@ -86,4 +86,4 @@ def _shares(step: Windowed, x: Array) -> Array:
     share = np.zeros(cells.shape)
     np.put_along_axis(share, inside.argmax(axis=-1)[..., None], 1.0, axis=-1)
     live = ~step.zero | (inside.max(axis=-1, initial=-np.inf) > 0)
-    return share * live[..., None]
+    return np.asarray(share * live[..., None])

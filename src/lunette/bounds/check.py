@@ -101,7 +101,7 @@ class Checker:
             for i, w in zip(places, weights, strict=True):
                 x, y = low[i], high[i]
                 a, z = (a + w * x, z + w * y) if w >= 0 else (a + w * y, z + w * x)
-                size, total = size + abs(w) * max(-x, y), total + max(-x, y)
+                size, total = size + (abs(w) + means) * max(-x, y), total + max(-x, y)
             shift, m, up = b << eb - base, len(places) + 1, e + self.e - base
             loss = means * total << e + self.e - err
             if u:
@@ -154,6 +154,8 @@ class Checker:
         total = (0, 0)
         for k in range(len(self.steps) - 1, -1, -1):
             step, first = self.steps[k], self.steps[k]["first"]
+            self.work += 1 + len(row) * (1 - e // 512)  # long numbers take longer
+            need(self.work <= WORK and e > -60000, "certificate: too much work")
             mine = [(i - first, v) for i, v in row.items() if v and i >= first]
             rest = {i: v for i, v in row.items() if i < first}
             if step["op"] == "input":
@@ -171,12 +173,10 @@ class Checker:
                 total = add(total, (sum(v * bias[i] for i, v in mine), e + eb))
                 total = add(total, (-sum(abs(v) * errors[i] for i, v in mine), e + err))
             row, e = {i: v << -down for i, v in rest.items()}, e + down
-            self.work += 1 + len(rest) * (1 - e // 512)
             for v, cells, weights in parts:
-                self.work += (1 + len(cells)) * (1 - e // 512)  # long numbers take longer
+                self.work += len(cells) * (1 - e // 512)
                 for i, w in zip(cells, weights, strict=True):
                     row[i] = row.get(i, 0) + v * w
-            need(self.work <= WORK and e > -60000, "certificate: too much work")
         return total
 
     def prove(self, claim, where):

@@ -40,6 +40,11 @@ class Network:
         self.steps, self.nodes = steps, nodes
         self.inputs = [k for k, step in enumerate(steps) if isinstance(step, Input)]
 
+    @property
+    def boxes(self) -> dict[int, Box]:
+        """The box of every input."""
+        return {k: step.box for k, step in enumerate(self.steps) if isinstance(step, Input)}
+
     def values(self, points: dict[int, Array]) -> list[Array]:
         """The value of every step in float64, of points of the inputs with any axes before."""
         found: list[Array] = []

@@ -90,6 +90,8 @@ def row_array(rows: Any, shape: tuple[int, ...]) -> Array:
         raise ValueError(
             f"rows have shape {matrix.shape}; expected (rows, {', '.join(map(str, shape))})"
         )
+    if not matrix.size:
+        raise ValueError(f"rows have shape {matrix.shape}: there is nothing to bound")
     if not np.isfinite(matrix).all():
         raise ValueError("rows hold numbers that are not finite")
     return matrix

@@ -8,6 +8,7 @@ function over a box is at a corner. Rows go in batches, so that memory stays bou
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -179,7 +180,7 @@ def lower(
 
 def _least(a: Array, lo: Array, hi: Array) -> tuple[Array, Array, Array]:
     corner = np.where(a > 0, lo, hi)
-    flat = (a * corner).reshape(len(a), -1)
+    flat = _flat(a * corner)
     sizes = _flat(np.abs(a)) @ magnitude(lo, hi).reshape(-1)
     return flat.sum(axis=1), gamma(flat.shape[1] + 8) * sizes * SLACK, corner
 
@@ -217,4 +218,4 @@ def _join(enclosure: Enclosure, waiting: dict[int, Array], p: int, part: Array) 
 
 
 def _flat(a: Array) -> Array:
-    return a.reshape(len(a), -1)
+    return a.reshape(len(a), math.prod(a.shape[1:]))

@@ -95,9 +95,7 @@ def _enclosed(
     network: Network, deployment: Deployment | None, cuts: tuple[Cut, ...]
 ) -> Enclosure | None:
     """Bounds on the part of the box that the cuts leave; None where it is empty."""
-    inputs = {
-        k: (network.steps[k].box.lo.copy(), network.steps[k].box.hi.copy()) for k in network.inputs
-    }  # type: ignore[attr-defined]
+    inputs = {k: (box.lo.copy(), box.hi.copy()) for k, box in network.boxes.items()}
     inner: dict[int, list[Cut]] = {}
     for cut in cuts:
         if cut.step not in inputs:

@@ -51,7 +51,7 @@ class Windowed(Step):
 
     def gather(self, x: Array, missing: float) -> Array:
         """The cells of every window, `(…, windows, cells)`."""
-        flat = x.reshape(*x.shape[: x.ndim - len(self.x)], -1)
+        flat = x.reshape(*x.shape[: x.ndim - len(self.x)], math.prod(self.x))
         if not flat.shape[-1]:
             return np.full((*flat.shape[:-1], *self.table.shape), missing)
         cells = flat[..., self.places]
@@ -62,9 +62,11 @@ class Windowed(Step):
         out = np.zeros((len(rows), math.prod(self.x)))
         order, starts, cells = self._segments
         if len(cells) == len(order):  # nobody reads a cell twice
-            out[:, self.table.reshape(-1)[order]] = rows.reshape(len(rows), -1)[:, order]
+            out[:, self.table.reshape(-1)[order]] = rows.reshape(len(rows), self.table.size)[
+                :, order
+            ]
         else:
-            entries = rows.reshape(len(rows), -1)[:, order]
+            entries = rows.reshape(len(rows), self.table.size)[:, order]
             out[:, cells] = np.add.reduceat(entries, starts, axis=1)
         return out.reshape(len(rows), *self.x)
 
@@ -174,7 +176,7 @@ def table_of(op: Pooling, shape: Shape) -> Array:
         table = np.where(missing, -1, whole).reshape(len(table) * len(axis), -1)
     items, cells = math.prod(shape[: len(shape) - op.rank]), math.prod(lengths)
     offsets = np.arange(items)[:, None, None] * cells
-    return np.where(table >= 0, table + offsets, -1).reshape(items * len(table), -1)
+    return np.where(table >= 0, table + offsets, -1).reshape(items * len(table), table.shape[1])
 
 
 def counted_padding(op: Pooling, shape: Shape) -> Array:
