@@ -126,3 +126,16 @@ def test_only_the_front_knows_the_bounds():
         ):
             continue
         assert not [m for m in imports(path) if m.startswith("lunette.bounds")], path
+
+
+def test_only_the_front_knows_verification_and_the_reader_of_networks():
+    """The tape knows no file; the reader knows no bounds; the command line knows both."""
+    root = CPU.parents[1]
+    allowed = {
+        "lunette.onnx": ("__init__.py", "onnx", "verify"),
+        "lunette.verify": ("cli.py", "verify"),
+    }
+    for path in root.rglob("*.py"):
+        for name, folders in allowed.items():
+            if path.relative_to(root).parts[0] not in folders:
+                assert not [m for m in imports(path) if m.startswith(name)], path
