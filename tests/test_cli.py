@@ -34,7 +34,7 @@ def test_tour_fits_eighty_columns():
 def test_help_names_every_command():
     result = runner.invoke(app, ["--help"])
     assert result.exit_code == 0
-    for command in ("tour", "check", "pool", "pyramid"):
+    for command in ("tour", "check", "pool", "pyramid", "verify", "recheck"):
         assert command in result.output
 
 

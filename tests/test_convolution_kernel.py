@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 from collections import defaultdict
+from fractions import Fraction
 
 import ml_dtypes
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 
 import lunette as ln
 from lunette import boxes
+from lunette.check.bounds import of_products
 from lunette.kernels import threads
 from lunette.kernels.cpu.convolving import correlation, cutting
 from lunette.spec import convolution as meaning
@@ -87,22 +89,43 @@ def terms(op, operands, tangents, grad):
 @pytest.mark.parametrize("dtype", FLOATS, ids=lambda d: np.dtype(d).name)
 @pytest.mark.parametrize("op, x_shape, weight_shape", CASES, ids=repr)
 def test_within_the_bound_of_the_exact_sum(op, x_shape, weight_shape, dtype):
-    """|error| ≤ γ_n Σ|x||w|, n the number of terms; half types add the one rounding at the end."""
+    """|error| ≤ γ_(n+1)·(Σ|x||w| + |b|) + 2(n+1)η; half types add the one rounding at the end."""
     given = problem(op, x_shape, weight_shape, dtype)
-    unit = np.finfo(np.float64 if dtype is np.float64 else np.float32).eps / 2
-    last = float(ml_dtypes.finfo(dtype).eps) / 2 if dtype in FLOATS[:2] else 0.0
     results, exact = verbs(op, *given), terms(op, *given)
     for name, result in results.items():
         assert result.dtype == dtype
         for place in np.ndindex(result.shape):
             products = exact[name][place]
-            # n products and as many sums; the zeros of padding add nothing.
-            n = len(products) + 1
-            size = math.fsum(map(abs, products))
-            bound = n * unit / (1 - n * unit) * size
-            bound += last * (size + bound) + (2.0**-25 if dtype is np.float16 else 0.0)
+            # The zeros of padding add nothing, and the bias is no product.
+            n = len(products) - (name in ("forward", "jvp"))
+            bound = of_products(n, math.fsum(map(abs, products)), np.dtype(dtype))
             error = abs(float(result[place]) - math.fsum(products))
             assert error <= bound, (name, place, error, bound)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_product_that_underflows_is_within_the_bound(dtype):
+    """All of it is lost: far past γ_n Σ|x||w|, and within the bound with its absolute term."""
+    tiny = dtype(np.finfo(dtype).smallest_subnormal)
+    x, weight = np.full((1, 3), tiny), np.full((1, 1, 3), dtype(0.25))
+    exact = 3 * float(tiny) / 4 if dtype is np.float32 else 3 * Fraction(float(tiny)) / 4
+    y = ln.conv(x, weight, np.zeros(1, dtype))[0, 0]
+    assert y == 0
+    unit = np.finfo(dtype).eps / 2
+    assert exact > 4 * Fraction(float(unit)) * 2 * Fraction(exact)  # what the relative term allows
+    assert Fraction(exact) <= Fraction(float(of_products(3, float(exact), np.dtype(dtype))))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_rounding_of_a_bias_is_within_the_bound(dtype):
+    """It is 2ᵏ times the products: their magnitudes alone say nothing of its rounding."""
+    unit = float(np.finfo(dtype).eps) / 2
+    x, weight = np.ones((1, 1), dtype), np.ones((1, 1, 1), dtype)
+    bias = np.array([2 / unit * 1.5], dtype)
+    y = Fraction(float(ln.conv(x, weight, bias)[0, 0]))
+    error = abs(y - 1 - Fraction(float(bias[0])))
+    assert error > Fraction(2 * unit / (1 - 2 * unit))  # γ_n Σ|x||w|
+    assert error <= Fraction(float(of_products(1, 1 + float(bias[0]), np.dtype(dtype))))
 
 
 def random_geometry(generator):

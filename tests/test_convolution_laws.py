@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import lunette as ln
+from lunette.check.bounds import of_products
 
 F = Fraction
 
@@ -253,11 +254,9 @@ def test_halves_are_summed_in_float32_and_rounded_once():
 
 
 def bound(op, x, weight, bias):
-    """2 γ_n Σ|x||w|: each side is within γ_n of the exact value, n the number of terms."""
-    terms = int(np.prod(weight.shape)) + 1
-    unit = np.finfo(x.dtype).eps / 2
-    gamma = terms * unit / (1 - terms * unit)
-    return 2 * gamma * ln.spec.forward(op, abs(x), abs(weight), abs(bias))
+    """Twice the bound: each side is within it of the exact value."""
+    size = ln.spec.forward(op, *(abs(a).astype(np.float64) for a in (x, weight, bias)))
+    return 2 * of_products(int(np.prod(weight.shape)), size, x.dtype)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

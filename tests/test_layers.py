@@ -1,4 +1,4 @@
-"""The CPU kernels stand in layers, as `docs/kernels.md` draws them: each knows only those below it."""
+"""The CPU kernels and the bounds stand in layers, as their pages draw them: each knows those below."""
 
 import ast
 from pathlib import Path
@@ -66,3 +66,77 @@ def test_the_map_names_every_file():
     files = [path.relative_to(CPU) for path in CPU.rglob("*.py") if path.name != "__init__.py"]
     missing = [str(f) for f in files if f"`{f.name}`" not in tables["/".join(f.parts[:-1])]]
     assert not missing
+
+
+BOUNDS = CPU.parents[1] / "bounds"
+BOUNDS_BELOW = [
+    {"check", "box"},
+    {"affine"},
+    {"windows"},
+    {"deployed", "relax"},
+    {"network"},
+    {"pull", "attack"},
+    {"tighten"},
+    {"outputs"},
+    {"certificate", "split"},
+]
+"""The files of `lunette.bounds`, the lowest first."""
+
+BOUNDS_MAY_KNOW = {"arguments", "check", "dispatch", "ops", "reductions", "regions", "tape"}
+"""What of the rest of the project bounds are made of; no kernel, no adapter, no spec."""
+
+
+def imports(path):
+    """Modules of lunette that a file imports."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("lunette"):
+            parts = node.module.split(".")
+            if node.module in ("lunette", "lunette.bounds"):
+                yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            else:
+                yield ".".join(parts)
+        elif isinstance(node, ast.Import):
+            yield from (a.name for a in node.names if a.name.startswith("lunette"))
+
+
+def test_a_file_of_the_bounds_knows_only_those_below_it():
+    level = {name: n for n, names in enumerate(BOUNDS_BELOW) for name in names}
+    files = [path for path in BOUNDS.glob("*.py") if path.stem != "__init__"]
+    assert {path.stem for path in files} == set(level)
+    for path in files:
+        for module in imports(path):
+            top, *rest = module.split(".")[1:]
+            if top == "bounds":
+                assert level[rest[0]] < level[path.stem], (path.name, module)
+            else:
+                assert top in BOUNDS_MAY_KNOW, (path.name, module)
+
+
+def test_the_checker_knows_nothing_of_the_project():
+    assert not list(imports(BOUNDS / "check.py"))
+
+
+def test_only_the_front_knows_the_bounds():
+    """The command line and the public names may; no layer below does."""
+    root = CPU.parents[1]
+    for path in root.rglob("*.py"):
+        if BOUNDS in path.parents or path.relative_to(root).parts[0] in (
+            "__init__.py",
+            "cli.py",
+            "verify",
+        ):
+            continue
+        assert not [m for m in imports(path) if m.startswith("lunette.bounds")], path
+
+
+def test_only_the_front_knows_verification_and_the_reader_of_networks():
+    """The tape knows no file; the reader knows no bounds; the command line knows both."""
+    root = CPU.parents[1]
+    allowed = {
+        "lunette.onnx": ("__init__.py", "onnx", "verify"),
+        "lunette.verify": ("cli.py", "verify"),
+    }
+    for path in root.rglob("*.py"):
+        for name, folders in allowed.items():
+            if path.relative_to(root).parts[0] not in folders:
+                assert not [m for m in imports(path) if m.startswith(name)], path

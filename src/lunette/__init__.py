@@ -34,7 +34,8 @@ from lunette.reductions import Max, Mean, SmoothMax
 from lunette.regions import Adaptive, Global, Sliding
 
 if TYPE_CHECKING:
-    from lunette import spec, tape, torchlean
+    from lunette import bounds, onnx, spec, tape, torchlean
+    from lunette.bounds import Box, Deployment
     from lunette.tape import Tape
 
 __version__ = "0.1.0"
@@ -44,8 +45,10 @@ __all__ = [
     "AdaptiveAvgPool",
     "AdaptiveMaxPool",
     "AvgPool",
+    "Box",
     "Conv",
     "ConvTranspose",
+    "Deployment",
     "Global",
     "GlobalAvgPool",
     "GlobalMaxPool",
@@ -63,6 +66,7 @@ __all__ = [
     "adaptive_max_pool",
     "avg_pool",
     "backend_for",
+    "bounds",
     "conv",
     "conv_transpose",
     "forward",
@@ -72,6 +76,7 @@ __all__ = [
     "jvp",
     "max_pool",
     "max_unpool",
+    "onnx",
     "set_num_threads",
     "smooth_max_pool",
     "spec",
@@ -83,10 +88,12 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """The parts that few programs need load on first use."""
-    if name in ("spec", "tape", "torchlean"):
+    if name in ("bounds", "onnx", "spec", "tape", "torchlean"):
         return import_module(f"lunette.{name}")
     if name == "Tape":
         return import_module("lunette.tape").Tape
+    if name in ("Box", "Deployment"):
+        return getattr(import_module("lunette.bounds"), name)
     raise AttributeError(f"module 'lunette' has no attribute {name!r}")
 
 

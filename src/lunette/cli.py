@@ -9,6 +9,7 @@ import typer
 import lunette
 from lunette.check.command import check
 from lunette.scale.commands import pool, pyramid
+from lunette.verify.commands import recheck, verify
 
 __all__ = ["app", "main"]
 
@@ -50,6 +51,8 @@ def tour() -> None:
 app.command()(check)
 app.command()(pool)
 app.command()(pyramid)
+app.command()(verify)
+app.command()(recheck)
 
 
 def main() -> None:

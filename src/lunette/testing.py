@@ -16,7 +16,7 @@ import numpy as np
 
 from lunette import spec
 from lunette.arguments import choice, size
-from lunette.check.bounds import bound
+from lunette.check.bounds import bound, of_products
 from lunette.inputs import result
 from lunette.ops.base import Op, Shape, is_float, kind_of
 from lunette.ops.pooling import Pooling
@@ -214,7 +214,7 @@ def _allowed(op: Op, verb: str, operands: Any, directions: Any, grad: Any) -> An
         extra = {"forward": (), "jvp": (steps,), "vjp": _magnitudes((grad,))}[verb]
         scale = getattr(spec, verb)(op, *(sizes if verb == "forward" else (sizes, *extra)))
         cells = sum(x.size for x in operands) + 2
-    return tuple(2 * s * cells * _epsilon(dtype) for s in _tuple(scale))
+    return tuple(2 * of_products(cells, s, dtype) for s in _tuple(scale))
 
 
 def _magnitudes(arrays: Any) -> tuple[Array, ...]:

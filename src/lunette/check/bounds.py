@@ -1,4 +1,4 @@
-"""How far mean and smooth max may lie from the exact value: the bounds that kernels promise.
+"""How far mean, smooth max and convolution may lie from the exact value: the bounds that kernels promise.
 
 Notation: `u` is the unit roundoff of the arithmetic (2⁻⁵³ for float64, 2⁻²⁴ for everything
 narrower), `γ_n = n·u / (1 − n·u)`, `n` the counted cells of a window, `r` the windows that read a
@@ -11,6 +11,9 @@ cell, `d` the divisor of a mean, `η` the smallest positive number of the arithm
 | smooth max forward | `(γ_(n+1) + E + (u + L)·ln n)/|β| + 2u·|y| + η`, E below |
 | smooth max jvp | `(2γ_(n+2) + 2E)·max|dx| + n·η` |
 | smooth max vjp | `(γ_(n+r+3) + 2E)·Σ|g| + r·η` |
+| convolution, each sum of n products and maybe a bias b | `γ_(n+1)·(Σ|x||w| + |b|) + 2(n + 1)·η` |
+
+A product below the smallest number is lost whole, so a sum of products has an absolute term too.
 
 `E = K·e + 3u·ln n` is what the exponentials contribute: `e` is the relative error of one `exp`,
 `K` the number of them that a cell's weight is a product of, and `3u` the rounding of beta, of
@@ -42,6 +45,7 @@ __all__ = [
     "bound",
     "cell_counts",
     "gamma",
+    "of_products",
     "reader_counts",
 ]
 
@@ -126,6 +130,18 @@ def bound(op: Pooling, verb: str, x: Array, direction: Array | None = None) -> A
         total = computed * _SLACK
         stored = total + numbers.stored_unit * (size + total) + numbers.stored_smallest
         return np.asarray(np.where(np.isfinite(computed), stored, np.inf))
+
+
+def of_products(count: Any, size: Any, dtype: np.dtype[Any]) -> Any:
+    """The bound of sums of `count` products, and maybe a constant, whose magnitudes sum to `size`.
+
+    In any order, with or without fused multiply-adds.
+    """
+    numbers = arithmetic_of(dtype)
+    computed = gamma(count + 1, numbers.unit) * size + 2 * (count + 1) * numbers.smallest
+    total = computed * _SLACK
+    stored = total + numbers.stored_unit * (size + total) + numbers.stored_smallest
+    return np.where(np.asarray(size) * _SLACK < numbers.largest, stored, np.inf)
 
 
 # -- each rule: the bound of the arithmetic, and a bound of the exact result's size --

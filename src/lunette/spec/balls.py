@@ -41,6 +41,9 @@ class Balls(Enclosures):
     def is_nan(self, a: Any) -> bool:
         return bool(a.is_nan())
 
+    def sign(self, a: Any) -> Any:
+        return a.sgn()
+
     def middle(self, a: Any) -> Any:
         return a.mid()
 

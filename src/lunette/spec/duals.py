@@ -79,6 +79,9 @@ class Duals(Scalars):
     def is_nan(self, a: Dual) -> bool:
         return self.base.is_nan(a.primal)
 
+    def sign(self, a: Dual) -> Dual:
+        return self._constant(self.base.sign(a.primal))
+
     def winner(self, values: list[Dual]) -> int:
         return self.base.winner([v.primal for v in values])
 

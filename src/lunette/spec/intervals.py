@@ -109,6 +109,9 @@ class Intervals(Enclosures):
             f"which of {a!r} and {b!r} is greater? They overlap, so no cell is the winner"
         )
 
+    def sign(self, a: Interval) -> Interval:
+        return Interval((a.lo > 0) - (a.lo < 0), (a.hi > 0) - (a.hi < 0))
+
     def middle(self, a: Interval) -> float:
         return a.lo
 

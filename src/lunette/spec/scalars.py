@@ -69,6 +69,13 @@ class Scalars:
         """Whether `a` is no number."""
         return False
 
+    def sign(self, a: Any) -> Any:
+        """−1, 0 or 1; a NaN is its own sign."""
+        zero = self.from_int(0)
+        if self.is_nan(a):
+            return a
+        return self.from_int(int(self.greater(a, zero)) - int(self.greater(zero, a)))
+
     def winner(self, values: list[Any]) -> int:
         """The first NaN, else the first of the largest."""
         best = 0

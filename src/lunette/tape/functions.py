@@ -31,6 +31,7 @@ __all__ = [
     "log_sum_exp",
     "matmul",
     "one_hot",
+    "pivot",
     "positive",
     "relu",
     "reshape",
@@ -331,18 +332,18 @@ def log_sum_exp(x: Any) -> Any:
     last = (len(x.shape) - 1,)
     if is_object(x) and (system := scalars.of_array(x)).by_ends:
         return _log_sum_exp_by_ends(system, x)
-    pivot = _pivot(x.primal if isinstance(x, DualArray) else x)
-    return log(sum_axes(exp(x - pivot), last, keepdims=True)) + pivot
+    middle = pivot(primal_of(x))
+    return log(sum_axes(exp(x - middle), last, keepdims=True)) + middle
 
 
 def _log_sum_exp_by_ends(system: Any, x: Any) -> Any:
     """It rises with every number, so that the ends of ranges give the ends of the result."""
 
     def value(row: list[Any]) -> Any:
-        pivot, total = system.pivot(row, largest=True), system.from_int(0)
+        middle, total = system.pivot(row, largest=True), system.from_int(0)
         for v in row:
-            total = total + system.exp(v - pivot)
-        return system.log(total) + pivot
+            total = total + system.exp(v - middle)
+        return system.log(total) + middle
 
     out = np.empty((*x.shape[:-1], 1), object)
     for i in np.ndindex(x.shape[:-1]):
@@ -350,7 +351,7 @@ def _log_sum_exp_by_ends(system: Any, x: Any) -> Any:
     return out
 
 
-def _pivot(x: Any) -> Any:
+def pivot(x: Any) -> Any:
     """A finite number near the largest of the last axis, kept with length one."""
     if is_object(x):
         system, out = scalars.of_array(x), np.empty((*x.shape[:-1], 1), object)

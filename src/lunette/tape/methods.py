@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from lunette.arguments import flag, size
 from lunette.ops import AvgPool, Conv, ConvTranspose, MaxPool, SmoothMaxPool
 
@@ -81,6 +83,18 @@ class Methods:
         """The natural logarithm."""
         return self.apply("log", x, name=name)
 
+    def sign(self, x: Any, *, name: str | None = None) -> Id:
+        """−1, 0 or 1; its derivative is 0 everywhere."""
+        return self.apply("sign", x, name=name)
+
+    def maximum(self, a: Any, b: Any, *, name: str | None = None) -> Id:
+        """The larger, element by element; the first of equals has the gradient."""
+        return self.apply("maximum", a, b, name=name)
+
+    def softmax(self, x: Any, *, name: str | None = None) -> Id:
+        """eˣ over the sum of eˣ, along the last axis."""
+        return self.apply("softmax", x, name=name)
+
     # -- sums and shapes --
 
     def sum(
@@ -132,6 +146,13 @@ class Methods:
         ids = [self._operand(x) for x in operands]
         (axis,) = _axes(axis, len(self._shape(ids[0])), "axis")
         return self.apply("concatenate", *ids, axis=axis, name=name)
+
+    def take(self, x: Any, index: Any, *, name: str | None = None) -> Id:
+        """The elements at these positions of row-major order, in the shape of `index`."""
+        array = np.asarray(index)
+        if array.dtype.kind not in "iu":
+            raise TypeError(f"index has dtype {array.dtype}: expected integers")
+        return self.apply("take", x, index=array.astype(np.int64, copy=False), name=name)
 
     # -- losses --
 

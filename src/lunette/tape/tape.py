@@ -13,6 +13,7 @@ from lunette.arguments import flag
 from lunette.dispatch import adapter_of
 from lunette.ops.base import Op, kind_of
 from lunette.spec import scalars
+from lunette.tape import choosing as _choosing  # noqa: F401 — its rules join the table
 from lunette.tape import derivatives, drawing, picture
 from lunette.tape import functions as fn
 from lunette.tape.ids import Id

@@ -1,0 +1,232 @@
+"""Certificates: all that a reader needs to see, in exact integers, that bounds hold.
+
+A certificate holds the network, the box, for every max two linear functions per window, claimed
+boxes, and rows with the number that each never falls below. Numbers are integers and one power of
+two per list. `lunette.bounds.check` replays it and trusts none of it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from lunette.bounds import affine
+from lunette.bounds.affine import Affine, Step
+from lunette.bounds.box import Array, Box
+from lunette.bounds.deployed import Deployment
+from lunette.bounds.network import Input, network_of
+from lunette.bounds.outputs import FLOAT32, least_of, row_array
+from lunette.bounds.pull import Enclosure
+from lunette.bounds.relax import grid_of
+from lunette.bounds.tighten import ROUNDS, best, enclose, unit_rows
+from lunette.bounds.windows import Maximum, Relaxation, counted_padding, table_of
+from lunette.reductions import Mean
+
+__all__ = ["FORMAT", "certificate", "dyadic", "least_values"]
+
+FORMAT = "lunette-bounds-1"
+
+
+def certificate(
+    tape: Any,
+    output: Any,
+    boxes: dict[Any, Box],
+    rows: Any = None,
+    *,
+    method: str = "tight",
+    deployment: Deployment | None = FLOAT32,
+) -> dict[str, Any]:
+    """A certificate that `Σ row·output ≥ least` for each of `rows`, ready for `json.dump`.
+
+    Without rows, each output alone and its negative: bounds on both sides of all of them. Smooth max,
+    tanh and sigmoid have none: the checker has no exponentials.
+    """
+    if method not in ("crown", "tight"):
+        raise ValueError(f"method={method!r}: expected 'crown' or 'tight'")
+    if deployment is not None and deployment.flush_subnormals:
+        raise ValueError("flush_subnormals=True: certificates know gradual underflow alone")
+    network = network_of(tape, output, boxes, deployment)
+    shape, cells = network.steps[-1].shape, np.arange(network.steps[-1].cells)
+    if rows is None:
+        rows = np.concatenate([unit_rows(shape, cells, 1.0), unit_rows(shape, cells, -1.0)])
+    matrix = row_array(rows, shape)
+    for step in network.steps:
+        _check_step(step)
+    # Relaxations of boxes inside are shared by all rows, so that each is written and checked once.
+    enclosure = enclose(network, deployment, "crown", short=True)
+    writer = _Writer(enclosure)
+    document: dict[str, Any] = {
+        "format": FORMAT,
+        "arithmetic": "exact" if deployment is None else deployment.dtype,
+        "exp": writer.exponent,
+        "steps": writer.steps,
+    }
+    rounds = ROUNDS[method]
+    return document | {"rows": [_claim(enclosure, writer, row, rounds) for row in matrix]}
+
+
+def least_values(document: dict[str, Any]) -> Array:
+    """The numbers that the rows of a certificate never fall below."""
+    pairs = [(row["least"]["int"][0], row["least"]["exp"]) for row in document["rows"]]
+    return np.array([math.ldexp(n, e) for n, e in pairs])
+
+
+def dyadic(values: Any, exponent: int | None = None) -> dict[str, Any]:
+    """Floats as integers and one exponent of two, the highest that serves or the one given."""
+    ratios = [v.as_integer_ratio() for v in np.asarray(values, np.float64).reshape(-1).tolist()]
+    if exponent is None:
+        exponent = min((1 - d.bit_length() for _, d in ratios), default=0)
+    return {"exp": exponent, "int": [n << (1 - d.bit_length() - exponent) for n, d in ratios]}
+
+
+def _claim(enclosure: Enclosure, writer: _Writer, row: Array, rounds: int) -> dict[str, Any]:
+    k = len(enclosure.network.steps) - 1
+    value, own = best(enclosure, k, row[None], rounds)
+    interval = least_of(enclosure, row[None], "ibp")
+    if interval[0] >= value[0]:
+        value, own = interval, {}
+    if not np.isfinite(value[0]):
+        raise ValueError("a row's bound overflows float64; give a smaller box")
+    grid = grid_of(np.abs(value)) * 2.0**8
+    used = np.flatnonzero(row.reshape(-1))
+    claim = {
+        "cells": writer.cells[k][used].tolist(),
+        "row": dyadic(row.reshape(-1)[used]),
+        "least": dyadic([math.floor(value[0] / grid) * grid]),
+    }
+    if own:
+        claim["own"] = {
+            str(writer.place[j]): {"relax": _relax(enclosure.network.steps[j], chosen, 0)}
+            for j, chosen in own.items()
+        }
+    return claim
+
+
+def _relax(step: Step, chosen: Relaxation, row: int | None = None) -> dict[str, Any]:
+    assert isinstance(step, Maximum)
+    parts = [chosen.high_slope, chosen.low_slope, chosen.high_offset]
+    if row is not None:
+        parts = [p[row] for p in parts]
+    slope, share, offset = parts
+    return {
+        "slope": dyadic(slope[step.present]),
+        "share": dyadic(share[step.present]),
+        "offset": dyadic(offset),
+    }
+
+
+def _check_step(step: Step) -> None:
+    if not isinstance(step, (Input, Affine, Maximum)):
+        raise ValueError(f"{step.about}: a certificate of {step.title} would need exponentials")
+    if isinstance(step, affine.Scaled) and step.divisor is not None:
+        mantissas = np.frexp(step.divisor)[0]
+        if (np.abs(mantissas) != 0.5).any():
+            raise ValueError(
+                f"{step.about}: a certificate needs divisors that are powers of two; "
+                "multiply by the reciprocal instead"
+            )
+
+
+class _Writer:
+    """Steps as records. Cells of all records are numbered in one row; `cells` are a step's own."""
+
+    def __init__(self, enclosure: Enclosure) -> None:
+        self.enclosure = enclosure
+        self.steps: list[dict[str, Any]] = []
+        self.cells: list[Array] = []
+        self.place: dict[int, int] = {}
+        self.count = 0
+        self.exponent = _finest(enclosure)
+        for k, step in enumerate(enclosure.network.steps):
+            read = [self.cells[p] for p in step.parents]
+            if isinstance(step, affine.Moved):  # the same cells in another order: no step at all
+                self.cells.append(np.concatenate(read)[step.index])
+                continue
+            self.place[k] = len(self.steps)
+            self.steps.append(self._record(k, step, read))
+            self.cells.append(np.arange(self.count, self.count + step.cells))
+            self.count += step.cells
+
+    def _record(self, k: int, step: Step, read: list[Array]) -> dict[str, Any]:
+        if isinstance(step, Input):
+            return {"op": "input", **self._ends(k)}
+        if isinstance(step, Maximum):
+            windows = _lists(step.table, read[0])
+            zero, relaxed = [int(z) for z in step.zero], _relax(step, self.enclosure.relaxed[k])
+            return {"op": "max", "windows": windows, "zero": zero, "relax": relaxed}
+        if isinstance(step, affine.Pooled):
+            cells, divisors = _lists(table_of(step.op, step.x), read[0]), _divisors(step)
+            return {"op": "sums", **_mean(cells, divisors), **self._ends(k)}
+        if isinstance(step, affine.Summed) and step.divisor > 1:
+            kept = [i for i in range(len(step.x)) if i - len(step.x) not in step.axes]
+            order = [*kept, *(i + len(step.x) for i in step.axes)]
+            turned = read[0].reshape(step.x).transpose(order).reshape(step.cells, step.terms)
+            divisors = [step.divisor] * step.cells
+            return {"op": "sums", **_mean(turned.tolist(), divisors), **self._ends(k)}
+        assert isinstance(step, Affine)
+        return {"op": "sums", **_sums(step, np.concatenate(read)), **self._ends(k)}
+
+    def _ends(self, k: int) -> dict[str, Any]:
+        lo, hi = (dyadic(side[k], self.exponent)["int"] for side in self._sides)
+        return {"lo": lo, "hi": hi}
+
+    @property
+    def _sides(self) -> tuple[list[Array], list[Array]]:
+        return self.enclosure.lo, self.enclosure.hi
+
+
+def _finest(enclosure: Enclosure) -> int:
+    """The exponent at which every end of a box is an integer."""
+    steps = enclosure.network.steps
+    return min(
+        int(dyadic(side[k])["exp"])
+        for k, step in enumerate(steps)
+        for side in (enclosure.lo, enclosure.hi)
+        if isinstance(step, (Input, Affine))
+    )
+
+
+def _lists(table: Array, cells: Array) -> list[list[int]]:
+    """Rows of a table without the places where none is, as cells."""
+    return [cells[row[row >= 0]].tolist() for row in table]
+
+
+def _mean(cells: list[list[int]], divisors: list[int]) -> dict[str, Any]:
+    nothing = {"exp": 0, "int": [0] * len(cells)}
+    return {"cells": cells, "divisors": divisors, "weight": {"exp": 0, "int": []}, "bias": nothing}
+
+
+def _divisors(step: affine.Pooled) -> list[int]:
+    reduction = step.op.reduction
+    assert isinstance(reduction, Mean)
+    real = (table_of(step.op, step.x) >= 0).sum(axis=1)
+    counted = real + counted_padding(step.op, step.x) if reduction.count_include_pad else real
+    if reduction.divisor_override is not None:
+        counted = np.full(len(real), reduction.divisor_override)
+    return [max(1, int(c)) for c in counted]
+
+
+def _sums(step: Affine, read: Array) -> dict[str, Any]:
+    """Any affine step, from what a single coefficient of each output pulls back: each weight once."""
+    cells: list[list[int]] = []
+    weights: list[Array] = []
+    batch = max(1, (1 << 21) // max(1, step.cells, len(read)))
+    for first in range(0, step.cells, batch):
+        some = np.arange(first, min(first + batch, step.cells))
+        parts = step.pull(unit_rows(step.shape, some, 1.0))
+        for row in np.concatenate([p.reshape(len(some), -1) for p in parts], axis=1):
+            places = np.flatnonzero(row)
+            cells.append(read[places].tolist())
+            weights.append(row[places])
+    table, which = np.unique(np.concatenate([np.zeros(0), *weights]), return_inverse=True)
+    ends = np.cumsum([len(w) for w in weights])[:-1]
+    constant = step.constant()
+    bias = np.zeros(step.shape) if constant is None else np.broadcast_to(constant, step.shape)
+    return {
+        "cells": cells,
+        "which": [part.tolist() for part in np.split(which.reshape(-1), ends)],
+        "weight": dyadic(table),
+        "bias": dyadic(bias),
+    }

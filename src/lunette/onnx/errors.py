@@ -1,0 +1,9 @@
+"""What a file that is not read says."""
+
+from __future__ import annotations
+
+__all__ = ["ReadError"]
+
+
+class ReadError(ValueError):
+    """A network or a property that is malformed, too large, or says what is not understood here."""
