@@ -250,6 +250,41 @@ def test_what_was_almost_true_is_rejected():
         )
 
 
+def moved(weight, x, factor):
+    """Verdicts on a float32 certificate as it is, and with rows at a factor of the real network's."""
+    tape = ln.Tape()
+    leaf = tape.leaf(x)
+    y = tape.linear(tape.linear(leaf, weight), np.ones((1, len(weight)), np.float32))
+    boxes, rows = {leaf: Box(x, x)}, np.ones((1, 1, 1))
+    exact, deployed = (certificate(tape, y, boxes, rows, deployment=d) for d in (None, FLOAT32))
+    good = check.check(json.dumps(deployed))
+    least = exact["rows"][0]["least"]
+    deployed["rows"][0]["least"] = {
+        "exp": least["exp"] - 8,
+        "int": [int(least["int"][0] * 256 * factor)],
+    }
+    return good, check.check(json.dumps(deployed))
+
+
+def test_the_deployed_error_is_charged_on_the_way_back():
+    """What is proved of the real network does not follow for float32."""
+    cancel = np.array([[2.0**24, -(2.0**24), 1], [2.0**24, 1, -(2.0**24)]], np.float32)
+    tiny = np.full((2, 3), 2.0**-80, np.float32)  # every product is below the smallest number
+    for weight, size, factor in ((cancel, 1.0, 0.5), (tiny, 2.0**-72, 0.5)):
+        verdicts = moved(weight, np.full((1, 3), size, np.float32), factor)
+        assert verdicts == ("verified: 1 rows", "rejected: row 0: its lower bound does not follow")
+
+
+def test_sums_that_may_overflow_are_rejected():
+    tape = ln.Tape()
+    x = tape.leaf(np.ones((1, 2), np.float32))
+    y = tape.mul(x, np.float32(2.0**126))
+    document = certificate(tape, y, {x: Box(1.0, 4.0)}, deployment=None)
+    assert check.check(json.dumps(document)) == "verified: 4 rows"
+    document["arithmetic"] = "float32"
+    assert check.check(json.dumps(document)) == "rejected: step 1 (sums): may overflow"
+
+
 # -- what is no certificate --
 
 

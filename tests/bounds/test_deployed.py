@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import lunette as ln
-from lunette.bounds import Box, Deployment, decide, lower_bounds
+from lunette.bounds import Box, Deployment, decide, lower_bounds, split
+from lunette.bounds.network import network_of
 from tests.bounds import nets
 
 METHODS = ("ibp", "crown", "tight")
@@ -146,6 +147,25 @@ def test_no_part_of_a_box_is_lost(seed):
         tape, x, y = nets.record(layers, np.zeros(shape, np.float32))
         z = tape.add(y, np.array([shift], np.float32))
         assert decide(tape, z, {x: Box(lo, hi)}, [[[1.0]]], parts=12).status in wanted
+
+
+@pytest.mark.parametrize("inputs", [1, 2, 9], ids="{} inputs".format)
+@pytest.mark.parametrize("side", ["low", "high"])
+def test_a_row_that_fails_on_one_side_of_a_cut_is_never_proved(inputs, side):
+    """One side of z = 0 is easily proved, on the other the row is negative. No attack comes first."""
+    tape = ln.Tape()
+    x = tape.leaf(np.zeros((1, inputs), np.float32))
+    z = tape.linear(x, np.eye(1, inputs, dtype=np.float32))
+    bent = tape.relu(z)
+    if side == "low":
+        y = tape.add(tape.add(bent, tape.mul(z, np.float32(0.5))), np.float32(0.0625))
+    else:
+        y = tape.sub(np.full((1, 1), 0.0625, np.float32), tape.mul(bent, np.float32(2.0)))
+    boxes = {x: Box(np.full((1, inputs), -1.0), np.full((1, inputs), 1.0))}
+    network = network_of(tape, y, boxes, Deployment())
+    verdict = split._search(network, np.ones((1, 1, 1)), Deployment(), 60)
+    assert verdict.status == "open" and verdict.least <= 0
+    assert decide(tape, y, boxes, [[[1.0]]]).status == "refuted"
 
 
 # -- refusals: ValueError or TypeError that name the node and the argument --
