@@ -45,5 +45,5 @@ def test_every_public_name_is_drawn():
     """But those that take no argument, or another kind: the tape, modules, the verbs of an op, errors."""
     others = {"Global", "Op", "SlowPathWarning", "Tape", "get_num_threads", "backend_for"}
     others |= {"forward", "jvp", "vjp", "spec", "tape", "torchlean"}
-    others |= {"Box", "Deployment", "bounds", "onnx"}  # tests/bounds and tests/onnx have their refusals
+    others |= {"Box", "Deployment", "bounds", "onnx"}  # see tests/bounds and tests/onnx
     assert set(ln.__all__) - others <= set(drawn_arguments.EVERY)
