@@ -380,3 +380,12 @@ def test_messages_are_short_and_name_the_argument():
     assert (
         repr(ln.AvgPool((2,), divisor_override=np.int64(3))) == "AvgPool((2,), divisor_override=3)"
     )
+
+
+@pytest.mark.parametrize("indices", [False, True])
+def test_an_empty_result_that_no_array_can_have(indices):
+    """NumPy multiplies the other lengths of an empty shape all the same."""
+    x = np.zeros((0, 2, 5), np.float16)
+    with pytest.raises(ValueError, match=r"x of shape .* smaller output_size"):
+        ln.adaptive_max_pool(x, (2**63 + 5, 2**63 + 5), return_indices=indices)
+    assert ln.adaptive_max_pool(x, (3, 4)).shape == (0, 3, 4)

@@ -264,9 +264,13 @@ def _check_memory(
     An empty batch needs nothing, whatever its other axes are.
     """
     dtype, cells, outputs = op.result_dtype(*dtypes), sum(map(prod, shapes)), prod(out)
-    if not outputs:
-        return
     what = f"{op!r}, {verb} of x of shape {shapes[0]}: "
+    if not outputs:
+        if 8 * prod(n for n in out if n) >= 1 << 63:
+            raise ValueError(
+                f"{what}no array has the shape {out}, though it is empty; expected a smaller output_size or padding"
+            )
+        return
     tables = TABLE * sum(min(m, LONG) for m in out[-op.rank :])
     if backend == "spec" or dtype.kind == "O":
         tables = OBJECT * (cells + outputs)
