@@ -13,7 +13,7 @@ import lunette as ln
 from cases import values
 from cases.agreement import differing_bits, direction, pool, run
 from lunette import offsets
-from lunette.kernels.cpu.rearranging import turning
+from lunette.kernels.cpu.layout import nhwc_to_nchw
 from lunette.reductions import Mean, Reduction, SmoothMax
 from lunette.regions import Adaptive, Global, Region, Sliding
 
@@ -128,7 +128,7 @@ def long_rows_of_channels() -> list[str]:
 
 def turned_parts(part: int = 1 << 15) -> list[str]:
     """Verbs that turn arrays with channels last, in parts of some items and some channels: of `part` bytes, about."""
-    with mock.patch.object(turning, "PART", part):
+    with mock.patch.object(nhwc_to_nchw, "PART", part):
         return _turned_parts()
 
 

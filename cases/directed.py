@@ -226,8 +226,8 @@ def _small_gradients() -> list[str]:
 
 def one_by_one(verb: str, op: Any, x: Any, along: Any) -> Any:
     """A verb by the kernel that serves items with NaN, window by window."""
-    from lunette.kernels.cpu.choice.gradients import gradient_call
-    from lunette.kernels.cpu.choice.values import forward_call
+    from lunette.kernels.cpu.select.forward import forward_call
+    from lunette.kernels.cpu.select.vjp import gradient_call
 
     if verb == "forward":
         call = forward_call(op, x.shape, x.strides, x.dtype, False)

@@ -22,11 +22,11 @@ def _loop(name: str) -> Any:
     """A compiled loop over one of the kernels' functions, as kernels call it."""
     import numba
 
-    from lunette.kernels.cpu.vectors import elementary
+    from lunette.kernels.cpu.simd import scalar_math
 
     if name in VECTORS:
         return _vector_loop(name)
-    function = getattr(elementary, name)
+    function = getattr(scalar_math, name)
 
     @numba.njit(error_model="numpy")  # type: ignore[untyped-decorator]
     def apply(x: Any, y: Any) -> None:
@@ -41,8 +41,8 @@ VECTORS = {
     "exp_down_64": "exp_down",
     "log_up_32": "log_up",
     "log_up_64": "log_up",
-    "exp_power_32": "power",
-    "exp_power_64": "power",
+    "exp_power_32": "exp_scaled",
+    "exp_power_64": "exp_scaled",
 }
 """Functions of whole vectors, by the name and the width of their numbers."""
 
@@ -52,15 +52,15 @@ def _vector_loop(name: str) -> Any:
     import numba
     from numba import types
 
-    from lunette.kernels.cpu.compiling.machine import pointer
-    from lunette.kernels.cpu.smooth.powers import power, scales_of
-    from lunette.kernels.cpu.vectors import exponentials
-    from lunette.kernels.cpu.vectors.lanes import lanes
+    from lunette.kernels.cpu.jit.intrinsics import pointer
+    from lunette.kernels.cpu.micro.exp_scaled import exp_scaled, scales_of
+    from lunette.kernels.cpu.simd import vec_math
+    from lunette.kernels.cpu.simd.vec import vec
 
     number = types.float32 if name.endswith("32") else types.float64
-    here, scales = lanes(number, number, ""), scales_of(number)
-    width, load, store, spread = here.width, here.load, here.store, here.spread
-    function = getattr(exponentials, VECTORS[name], None)
+    here, scales = vec(number, number, ""), scales_of(number)
+    width, load, store, broadcast = here.width, here.load, here.store, here.broadcast
+    function = getattr(vec_math, VECTORS[name], None)
 
     @numba.njit(error_model="numpy")  # type: ignore[untyped-decorator]
     def apply(x_at: Any, y_at: Any, size: Any) -> None:
@@ -72,9 +72,9 @@ def _vector_loop(name: str) -> Any:
     def apply_power(x_at: Any, y_at: Any, size: Any) -> None:
         x, y = pointer(x_at, number), pointer(y_at, number)
         rate, rest, limit, _, _ = scales(number(1))
-        none = spread(number(0))
+        none = broadcast(number(0))
         for i in range(0, size, width):
-            value = power(load(x, i), spread(rate), spread(rest), spread(limit), none)
+            value = exp_scaled(load(x, i), broadcast(rate), broadcast(rest), broadcast(limit), none)
             store(y, i, value)
 
     apply = apply_power if function is None else apply

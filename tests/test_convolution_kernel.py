@@ -15,7 +15,7 @@ import lunette as ln
 from lunette import boxes
 from lunette.check.bounds import of_products
 from lunette.kernels import threads
-from lunette.kernels.cpu.convolving import correlation, cutting
+from lunette.kernels.cpu.conv import tiling
 from lunette.spec import convolution as meaning
 
 FLOATS = [np.float16, ml_dtypes.bfloat16, np.float32, np.float64]
@@ -182,13 +182,11 @@ def tuned(monkeypatch):
 
     def tune(**constants):
         for name, value in constants.items():
-            monkeypatch.setattr(cutting, name, value)
-            if hasattr(correlation, name):
-                monkeypatch.setattr(correlation, name, value)
-        cutting.plan.cache_clear()
+            monkeypatch.setattr(tiling, name, value)
+        tiling.schedule.cache_clear()
 
     yield tune
-    cutting.plan.cache_clear()
+    tiling.schedule.cache_clear()
 
 
 def same_bits(a, b):
@@ -199,13 +197,19 @@ def same_bits(a, b):
 
 
 WAYS = {
-    "in place": {"WAYS": ("in place",)},
-    "in place, small chunks": {"WAYS": ("in place",), "DEPTH": 5},
-    "copied": {"WAYS": ("copied",), "DEPTH": 160},
-    "copied, small slabs and chunks": {"SLAB": 500, "DEPTH": 5, "NEAR": 10_000},
-    "sliding, small slabs and chunks": {"WAYS": ("sliding",)},
-    "sliding": {"SLAB": 400_000, "DEPTH": 160},
-    "sliding, one vector of channels": {"LENGTHS": (16,), "REGISTERS": 24},
+    "implicit": {"WAYS": ("implicit",)},
+    "implicit, small tiles and chunks": {"TILE": 500, "DEPTH": 5},
+    "packed, small tiles and chunks": {"WAYS": ("packed",), "NEAR": 10_000},
+    "packed": {"TILE": 400_000, "DEPTH": 160},
+    "packed, many parts": {"UNIT": 0.0, "LOAD_CELL": 0.0, "CYCLES_EACH": 1},
+    "sliding": {"WAYS": ("sliding",)},
+    "sliding, small tiles and chunks": {"TILE": 500, "DEPTH": 5},
+    "sliding, one vector of channels": {
+        "LENGTHS": (16,),
+        "REGISTERS": 24,
+        "TILE": 400_000,
+        "DEPTH": 160,
+    },
 }
 
 
@@ -286,7 +290,7 @@ def test_any_number_of_threads_any_batch_and_any_run_give_the_same_bits(position
     expected = verbs(op, *given)
     usual = threads.get_num_threads()
     try:
-        for count in (1, 2, 8):
+        for count in (1, 2, 3, 8, 16):
             threads.set_num_threads(count)
             for name, value in verbs(op, *given).items():
                 assert same_bits(value, expected[name]), (count, name)
@@ -310,7 +314,7 @@ def test_sums_over_many_boxes_do_not_depend_on_threads(groups, monkeypatch):
     given = problem(op, (2, 5, 40, 50), (5, 5 // groups, 3, 3), np.float32)
     usual, results = threads.get_num_threads(), []
     try:
-        for count in (1, 2, 8):
+        for count in (1, 2, 3, 8, 16):
             threads.set_num_threads(count)
             results.append(op.vjp(given[0], given[2]))
     finally:

@@ -8,9 +8,9 @@ import pytest
 
 import lunette as ln
 from lunette import dispatch
-from lunette.kernels.cpu.choice.gradients import gradient_call
-from lunette.kernels.cpu.choice.values import forward_call
-from lunette.kernels.cpu.choice.winners import indices_call
+from lunette.kernels.cpu.select.argmax import indices_call
+from lunette.kernels.cpu.select.forward import forward_call
+from lunette.kernels.cpu.select.vjp import gradient_call
 from lunette.regions import Part
 
 RNG = np.random.default_rng(20261115)

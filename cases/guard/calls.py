@@ -15,8 +15,8 @@ import lunette as ln
 from cases.guard import pages
 from cases.guard.draws import FLOATS, Draw, array
 from lunette import dispatch, offsets
-from lunette.kernels.cpu.convolving import cutting
-from lunette.kernels.cpu.memory.working_memory import be_exact
+from lunette.kernels.cpu.conv import tiling
+from lunette.kernels.cpu.memory.scratchpad import be_exact
 from lunette.ops.pooling import Pooling
 from lunette.reductions import Max
 
@@ -27,7 +27,7 @@ Array = np.ndarray[Any, Any]
 SIDES = (("end", 0xFF), ("start", 0x7F))
 """Where blocks lie, and what new memory is filled with: no number is made of either by chance."""
 
-WAYS = (cutting.WAYS, ("copied",), ("in place",), ("sliding",))
+WAYS = (tiling.WAYS, ("packed",), ("implicit",), ("sliding",))
 """Kernels that a correlation may choose from: all, or one of them and, where it does not serve, the first."""
 
 
@@ -39,8 +39,8 @@ def perform(draw: Draw) -> int:
     be_exact()
     number = draw.seed[1]
     if not isinstance(draw.op, Pooling):
-        cutting.WAYS = WAYS[number % len(WAYS)]
-        cutting.plan.cache_clear()
+        tiling.WAYS = WAYS[number % len(WAYS)]
+        tiling.schedule.cache_clear()
     sides = SIDES if number % 2 else SIDES[::-1]  # tables are made once, for the first
     found = [_results(draw, *side) for side in sides]
     for verb, result in found[0].items():

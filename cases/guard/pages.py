@@ -27,7 +27,7 @@ import numba
 from numba import types
 from numpy._core import _multiarray_umath  # type: ignore[attr-defined]
 
-from lunette.kernels.cpu.compiling.machine import pointer
+from lunette.kernels.cpu.jit.intrinsics import pointer
 
 __all__ = ["SUPPORTED", "check", "guarded", "nearest"]
 

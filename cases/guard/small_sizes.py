@@ -8,34 +8,35 @@ from __future__ import annotations
 
 from importlib import import_module
 
+from lunette.kernels import threads
+
 __all__ = ["make_sizes_small"]
 
 SMALL_SIZES: dict[str, dict[str, object]] = {
-    "plans.pieces": {"LARGE": 1 << 10, "STAGE": 1 << 9},
-    "plans.traits": {"LARGE": 1 << 10},
-    "plans.tiling": {"LARGE": 1 << 10, "SMALL": 1 << 9, "NEAR": 1 << 11, "LONGEST": 128},
-    "plans.plan": {
-        "BESIDE_CELLS": 1 << 7,
+    "schedule.staging": {"LARGE": 1 << 10, "STAGE": 1 << 9},
+    "schedule.properties": {"LARGE": 1 << 10},
+    "schedule.tiling": {"LARGE": 1 << 10, "SMALL": 1 << 9, "NEAR": 1 << 11, "LONGEST": 128},
+    "schedule.plan": {
+        "SERIAL_MAX_CELLS": 1 << 7,
         "CELLS_NEAR": 1 << 10,
         "FOLDED_OUTPUTS": 1 << 7,
         "ROW_CELLS": 1 << 7,
         "SLAB_CELLS": 1 << 9,
         "SMALL": 1 << 9,
         "SPREAD_CELLS": 1 << 8,
-        "SPREAD_LANES": 1 << 9,
+        "SPREAD_CHANNELS": 1 << 9,
         "TILE_CELLS": 1 << 9,
     },
-    "smooth.pair_rooms": {"SPACE": 1 << 7},
-    "running.calls": {"SMALL": 1 << 9},
-    "running.crew": {"CELLS_EACH": 1 << 8},
-    "rearranging.turning": {"PART": 1 << 11, "CHUNK": 1 << 9, "SMALL": 1 << 7},
-    "rearranging.small_items": {"BYTES": 1 << 11},
-    "rearranging.long_axes": {"LONG": 1 << 10},
+    "micro.lse_pairs_scratch": {"SPACE": 1 << 7},
+    "program.calls": {"SMALL": 1 << 9},
+    "layout.nhwc_to_nchw": {"PART": 1 << 11, "CHUNK": 1 << 9, "SMALL": 1 << 7},
+    "layout.batch_interleave": {"BYTES": 1 << 11},
+    "layout.split_axis": {"LONG": 1 << 10},
     "pooling": {"LONG": 1 << 10},
     "convolution": {"SCRATCH": 1 << 11, "NUMBERS": 1 << 10},
-    "convolving.correlation": {"SCRATCH": 1 << 11},
-    "convolving.weight_sums": {"TURNED": 1 << 10},
-    "convolving.cutting": {"SLAB": 4000, "NEAR": 1 << 10},
+    "conv.correlate": {"SCRATCH": 1 << 11, "PACKED_EACH": 1 << 6},
+    "conv.backward_weights": {"CHUNK": 48, "SEGMENT": 64, "PRODUCTS_EACH": 1 << 8},
+    "conv.tiling": {"TILE": 4000, "NEAR": 1 << 10, "CYCLES_EACH": 100},
 }
 """By module of the CPU kernels."""
 
@@ -50,6 +51,7 @@ def make_sizes_small() -> None:
         for constant, value in sizes.items():
             assert hasattr(module, constant), f"{name} has no {constant}"
             setattr(module, constant, value)
-    items = import_module("lunette.kernels.cpu.rearranging.small_items")
+    threads.CELLS_AWAKE = threads.CELLS_ASLEEP = 1 << 8
+    items = import_module("lunette.kernels.cpu.layout.batch_interleave")
     for constant, bounds in FEW_ITEMS.items():
         setattr(items, constant, items.Bounds(*bounds))

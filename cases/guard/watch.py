@@ -53,6 +53,12 @@ CHECKS: dict[str, Callable[[], list[str]]] = {
 """What is wrong with some of them, by what they are of."""
 
 
+def told(errors: str) -> str:
+    """The line that says where the fault was, and the end of what the process wrote."""
+    fault = next((line for line in errors.splitlines() if line.startswith("guard page:")), "")
+    return f"{fault}\n{errors[-3000:]}"
+
+
 def _watched(first: int, count: int, options: list[str], most: int) -> Sweep:
     calls, findings, last = 0, [], first + count
     while first < last and len(findings) < most:
@@ -83,6 +89,6 @@ def _child(first: int, last: int, options: list[str]) -> tuple[int, list[str], i
                 findings.append(f"{now}: {rest}")
         if process.wait(PATIENCE):
             errors.seek(0)
-            findings.append(f"{now}: {errors.read()[-3000:]}")
+            findings.append(f"{now}: {told(errors.read())}")
             return calls, findings, max(at, first + 1)
     return calls, findings, last

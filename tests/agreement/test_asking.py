@@ -9,14 +9,15 @@ import pytest
 
 import lunette as ln
 from cases import values
-from lunette.kernels.cpu.vectors import asking
+from lunette.kernels.cpu.simd import prefetch
 
 SCRIPT = """
-from lunette.kernels.cpu.vectors import asking
-from lunette.kernels.cpu.maxima import bands
-way = asking.way_of({processor!r})
-asking.BY_BLOCKS, asking.ALWAYS, asking.AHEAD, asking.ROWS_AHEAD, asking.NEAR = way
-bands.BY_BLOCKS, bands.ALWAYS = way.by_blocks, way.always
+from lunette.kernels.cpu.simd import prefetch
+from lunette.kernels.cpu.micro import reduce_rows
+way = prefetch.policy_of({processor!r})
+(prefetch.PAGE_INTERLEAVED, prefetch.EVERY_ACCESS, prefetch.DISTANCE, prefetch.ROWS_DISTANCE,
+ prefetch.NEAR) = way
+reduce_rows.PAGE_INTERLEAVED, reduce_rows.EVERY_ACCESS = way.by_blocks, way.always
 from tests.agreement.test_asking import digest
 print(digest())
 """
@@ -54,4 +55,4 @@ def test_any_way_to_ask_for_memory_gives_the_same_bits(processor, tmp_path):
 
 
 def test_the_processors_are_asked_in_different_ways():
-    assert len({asking.way_of(processor) for processor in PROCESSORS}) == len(PROCESSORS)
+    assert len({prefetch.policy_of(processor) for processor in PROCESSORS}) == len(PROCESSORS)

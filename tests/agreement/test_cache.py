@@ -1,5 +1,6 @@
 """Compiled kernels are found on disk by the next process, which then needs no compiler."""
 
+import ast
 import os
 import shutil
 import subprocess
@@ -9,6 +10,8 @@ from pathlib import Path
 import pytest
 
 import lunette
+from lunette.kernels.cpu.jit import sources
+from lunette.kernels.cpu.jit.sources import HERE
 
 PROGRAM = """
 import sys
@@ -92,16 +95,53 @@ def test_a_kernel_under_the_name_of_another_is_not_taken_for_it(copied):
     assert run(PROGRAM, copied) == f"{SUMS} compiled"
 
 
-def test_a_kernel_of_other_sources_is_not_taken(compiled, tmp_path):
-    """One more comment in a source is another digest."""
+@pytest.mark.parametrize(
+    ("edited", "said"),
+    [
+        ("simd/ir_helpers.py", "compiled"),  # imported by what a kernel's module imports
+        ("jit/storage.py", "compiled"),
+        ("loops/lse_pairs.py", "found"),  # has nothing to do with a max
+    ],
+)
+def test_a_kernel_of_other_sources_is_not_taken(compiled, tmp_path, edited, said):
+    """One more comment in a source that kernels are made of is another digest."""
     package = Path(lunette.__file__).parent
     ignored = shutil.ignore_patterns("__pycache__")
     copy = Path(shutil.copytree(package, tmp_path / "lunette", ignore=ignored))
-    assert run(PROGRAM, compiled, PYTHONPATH=str(tmp_path)) == f"{SUMS} found"
     folder = Path(shutil.copytree(compiled, tmp_path / "kernels"))
-    with (copy / "kernels" / "cpu" / "lanes.py").open("a") as source:
-        source.write("# another line\n")
-    assert run(PROGRAM, folder, PYTHONPATH=str(tmp_path)) == f"{SUMS} compiled"
+    file = copy / "kernels" / "cpu" / edited
+    file.write_text(file.read_text() + "# another line\n")
+    assert run(PROGRAM, folder, PYTHONPATH=str(tmp_path)) == f"{SUMS} {said}"
+
+
+def imported(path):
+    """The modules of the CPU kernels that a file imports, as Python reads it."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(
+            "lunette.kernels.cpu"
+        ):
+            yield from (node.module, *(f"{node.module}.{name.name}" for name in node.names))
+        elif isinstance(node, ast.Import):
+            yield from (name.name for name in node.names)
+
+
+def test_the_sources_of_a_kernel_are_all_that_its_module_imports():
+    """For every module: what the text of its imports says is what Python makes of them."""
+    paths = {
+        ".".join(["lunette", "kernels", "cpu", *path.relative_to(HERE).with_suffix("").parts]): path
+        for path in HERE.rglob("*.py")
+        if path.name != "__init__.py"
+    }
+    compiler = {path for path in paths.values() if path.parent.name == "jit"}
+    for name, path in paths.items():
+        found, waiting = set(), [path, *compiler]
+        while waiting:
+            file = waiting.pop()
+            if file not in found:
+                found.add(file)
+                waiting += [paths[module] for module in imported(file) if module in paths]
+        read = sources.files(name.removeprefix("lunette.kernels.cpu."))
+        assert {file for file in read if file.name != "__init__.py"} == found, name
 
 
 def test_kernels_lie_beside_the_sources_where_nothing_is_said(tmp_path):

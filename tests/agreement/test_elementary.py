@@ -8,7 +8,7 @@ from cases.agreement import differing_bits, run
 from lunette import MaxPool
 
 WRITTEN = 1.5
-"""Units of the last place, as written in `lunette.kernels.cpu.vectors.elementary`."""
+"""Units of the last place, as written in `lunette.kernels.cpu.simd.scalar_math`."""
 
 FUNCTIONS = ("exp32", "log32", "exp64", "log64")
 VECTORS = tuple(elementary.VECTORS)

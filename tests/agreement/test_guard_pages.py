@@ -11,6 +11,7 @@ import sys
 import pytest
 
 from cases.guard import pages, watch
+from lunette.kernels.cpu.memory import scratchpad
 
 DRAWS = int(os.environ.get("LUNETTE_GUARD_DRAWS", "0"))
 SEED = int(os.environ.get("LUNETTE_GUARD_SEED", "0"))
@@ -125,3 +126,17 @@ def test_a_hundred_thousand_calls(seed):
     draws = DRAWS or 1000
     found = watch.sweep(seed, draws)
     assert not found.findings and found.calls > 7 * draws
+
+
+def test_a_block_of_a_call_stays_while_another_call_is_prepared(monkeypatch):
+    """Two callers may ask the memory of one helper for room, and only then one of them has the helper."""
+    monkeypatch.setattr(scratchpad, "_exact", False)
+    monkeypatch.setattr(scratchpad, "_exact_blocks", [])
+    scratchpad.be_exact()
+    scratch = scratchpad.Scratchpad().scratch
+    addresses = [scratch(64), scratch(128)]
+    kept = scratchpad._exact_blocks
+    assert [block.__array_interface__["data"][0] for block in kept] == addresses
+    assert [block.size for block in kept] == [64, 128]
+    scratchpad.be_exact()
+    assert not kept

@@ -12,8 +12,8 @@ from cases.channels_last import (
     long_rows_of_channels,
     turned_parts,
 )
-from lunette.kernels.cpu.memory import results
-from lunette.kernels.cpu.rearranging import turning
+from lunette.kernels.cpu.layout import nhwc_to_nchw
+from lunette.kernels.cpu.memory import block_cache
 
 OPS = (
     *(ln.MaxPool((3, 2), stride=(2, 1), padding=((1, 0), (0, 1)), ties=t) for t in TIES),
@@ -102,7 +102,7 @@ def test_sums_have_the_same_bits_with_many_channels_last(backend, op, lengths):
     ],
 )
 def test_small_windows_have_the_same_bits_with_channels_last(monkeypatch, channels, dtype):
-    monkeypatch.setattr(turning, "SMALL", 0)
+    monkeypatch.setattr(nhwc_to_nchw, "SMALL", 0)
     assert not channels_last(channels, dtype)
     assert not channels_last(channels, dtype, width=3)
 
@@ -118,10 +118,15 @@ def test_parts_of_arrays_with_channels_last_have_the_same_bits(part):
 
 
 def test_an_array_too_large_to_turn_is_read_as_it_lies(monkeypatch):
-    monkeypatch.setattr(turning, "MOST", 1 << 14)
-    monkeypatch.setattr(turning, "SMALL", 0)
-    assert turning.channels_last(2, np.zeros((1, 9, 9, 16), "f4").transpose(0, 3, 1, 2)) is not None
-    assert turning.channels_last(2, np.zeros((1, 99, 99, 16), "f4").transpose(0, 3, 1, 2)) is None
+    monkeypatch.setattr(nhwc_to_nchw, "MOST", 1 << 14)
+    monkeypatch.setattr(nhwc_to_nchw, "SMALL", 0)
+    assert (
+        nhwc_to_nchw.channels_last(2, np.zeros((1, 9, 9, 16), "f4").transpose(0, 3, 1, 2))
+        is not None
+    )
+    assert (
+        nhwc_to_nchw.channels_last(2, np.zeros((1, 99, 99, 16), "f4").transpose(0, 3, 1, 2)) is None
+    )
     assert not turned_parts()
 
 
@@ -193,13 +198,13 @@ def test_the_place_of_an_input_in_its_page_has_no_bearing_on_a_gradient(dtype, l
     shape = (24, 112, length)
     x = values.filled("random", shape, dtype)
     grad = direction(op.out_shape(shape), x.dtype)
-    memory = np.empty(x.nbytes + 2 * results.PAGE, np.uint8)
+    memory = np.empty(x.nbytes + 2 * block_cache.PAGE, np.uint8)
     wanted = None
-    for place in (16, results.START - 64, results.START - 16, results.START):
-        at = place - memory.__array_interface__["data"][0] % results.PAGE + results.PAGE
+    for place in (16, block_cache.START - 64, block_cache.START - 16, block_cache.START):
+        at = place - memory.__array_interface__["data"][0] % block_cache.PAGE + block_cache.PAGE
         there = memory[at : at + x.nbytes].view(x.dtype).reshape(shape)
         there[...] = x
         got = op.vjp(there, grad)
-        assert got.__array_interface__["data"][0] % results.PAGE == results.START
+        assert got.__array_interface__["data"][0] % block_cache.PAGE == block_cache.START
         wanted = got if wanted is None else wanted
         assert got.tobytes() == wanted.tobytes(), place

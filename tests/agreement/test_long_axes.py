@@ -6,7 +6,7 @@ import pytest
 import lunette as ln
 from cases.agreement import run
 from lunette.kernels.cpu import pooling
-from lunette.kernels.cpu.rearranging import long_axes
+from lunette.kernels.cpu.layout import split_axis
 
 CASES = [
     ((2, 300), lambda f: f((3,), stride=2, padding=1)),
@@ -39,9 +39,9 @@ def test_every_verb_has_the_same_bits_in_parts(monkeypatch, reduction, case):
         **({"forward_with_indices": None} if reduction == "max" else {}),
     }
     whole = {verb: run(op, verb, x, along, backend="cpu") for verb, along in asked.items()}
-    monkeypatch.setattr(long_axes, "LONG", 64)
+    monkeypatch.setattr(split_axis, "LONG", 64)
     monkeypatch.setattr(pooling, "LONG", 64)
-    assert long_axes.long_axis(op, shape) is not None
+    assert split_axis.long_axis(op, shape) is not None
     for verb, along in asked.items():
         parts = run(op, verb, x, along, backend="cpu")
         for a, b in zip(np.atleast_1d(parts), np.atleast_1d(whole[verb]), strict=True):
@@ -50,11 +50,11 @@ def test_every_verb_has_the_same_bits_in_parts(monkeypatch, reduction, case):
 
 def test_parts_within_the_axis_are_one_op():
     op = ln.MaxPool((3,), stride=2, padding=1)
-    axis = long_axes.long_axis(op, (5 * long_axes.LONG,))
+    axis = split_axis.long_axis(op, (5 * split_axis.LONG,))
     parts = [axis._part(first, last)[0] for first, last, _ in axis._output_ranges()]
     assert len(set(parts[1:-1])) == 1 and len(parts) > 3
 
 
 def test_windows_as_long_as_the_axis_are_not_cut():
-    assert long_axes.long_axis(ln.GlobalMaxPool(1), (1 << 30,)) is None
-    assert long_axes.long_axis(ln.MaxPool((1 << 20,)), (1 << 30,)) is None
+    assert split_axis.long_axis(ln.GlobalMaxPool(1), (1 << 30,)) is None
+    assert split_axis.long_axis(ln.MaxPool((1 << 20,)), (1 << 30,)) is None

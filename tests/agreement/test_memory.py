@@ -12,7 +12,7 @@ import lunette as ln
 from cases import values
 from cases.agreement import direction, run
 from lunette.kernels import threads
-from lunette.kernels.cpu.memory import results, working_memory
+from lunette.kernels.cpu.memory import block_cache, scratchpad
 
 SHAPE = (8, 64, 96, 96)
 SCRATCH = 4 << 20
@@ -37,9 +37,9 @@ def views(x):
 
 @pytest.mark.parametrize("op", OPS, ids=repr)
 def test_no_hidden_copy(backend, op, monkeypatch):
-    monkeypatch.setattr(results._kept, "limit", 0)  # else results lie in blocks of earlier ones
+    monkeypatch.setattr(block_cache._kept, "limit", 0)  # else results lie in blocks of earlier ones
     monkeypatch.setattr(threads, "_threads", 1)
-    results._kept.blocks.clear()
+    block_cache._kept.blocks.clear()
     x = values.filled("random", SHAPE, "float32")
     grad = direction(op.out_shape(SHAPE), x.dtype)
     for name, view in views(x):
@@ -47,7 +47,7 @@ def test_no_hidden_copy(backend, op, monkeypatch):
             run(
                 op, verb, view, along, backend
             )  # plans and compiled code stay; they are not scratch
-            monkeypatch.setattr(working_memory, "_own", working_memory._OfThread())
+            monkeypatch.setattr(scratchpad, "_own", scratchpad._OfThread())
             tracemalloc.start()
             result = run(op, verb, view, along, backend)
             peak = tracemalloc.get_traced_memory()[1]
@@ -59,27 +59,27 @@ def test_no_hidden_copy(backend, op, monkeypatch):
 
 
 def test_memory_of_results_is_used_again_within_its_bound(monkeypatch):
-    monkeypatch.setattr(results._kept, "limit", 3 << 20)
-    results._kept.blocks.clear()
+    monkeypatch.setattr(block_cache._kept, "limit", 3 << 20)
+    block_cache._kept.blocks.clear()
     dtype = np.dtype(np.float32)
-    one = results.new_array((1 << 19,), dtype)
+    one = block_cache.new_array((1 << 19,), dtype)
     at, view = one.ctypes.data, one[3:5]
     one[3:5] = 7, 8
     del one
-    other = results.new_array((1 << 19,), dtype)
+    other = block_cache.new_array((1 << 19,), dtype)
     assert other.ctypes.data != at and view.tolist() == [7, 8]  # a view keeps its memory
     del view
-    again = results.new_array((1 << 10, 1 << 9), dtype)
+    again = block_cache.new_array((1 << 10, 1 << 9), dtype)
     assert again.ctypes.data == at and again.ctypes.data % 64 == 0
     del again, other
-    assert sum(block.nbytes for block in results._kept.blocks) <= 3 << 20
-    assert results.new_array((4,), dtype).base is None  # small ones are ordinary
+    assert sum(block.nbytes for block in block_cache._kept.blocks) <= 3 << 20
+    assert block_cache.new_array((4,), dtype).base is None  # small ones are ordinary
 
 
 def test_a_bound_that_is_no_number_is_refused(monkeypatch):
     monkeypatch.setenv("LUNETTE_KEEP_BYTES", "plenty")
     with pytest.raises(ValueError, match="LUNETTE_KEEP_BYTES='plenty': expected a number of bytes"):
-        results._limit()
+        block_cache._limit()
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def unraisable(monkeypatch):
     """Errors that nobody could be told of: raised in a destructor."""
     found = []
     monkeypatch.setattr(sys, "unraisablehook", found.append)
-    monkeypatch.setattr(results, "_kept", results._Kept())
+    monkeypatch.setattr(block_cache, "_kept", block_cache.BlockCache())
     return found
 
 
@@ -105,15 +105,15 @@ def test_a_wrong_bound_is_refused_by_the_call_that_asks_for_memory(monkeypatch, 
 
 def test_a_result_that_memory_has_no_room_for_leaves_nothing_behind(unraisable):
     with pytest.raises(MemoryError):
-        results.new_array((1 << 50,), np.dtype(np.float32))
+        block_cache.new_array((1 << 50,), np.dtype(np.float32))
     gc.collect()
-    assert not unraisable and not results._kept.blocks
+    assert not unraisable and not block_cache._kept.blocks
 
 
 def test_what_threads_work_in_lies_apart():
-    memories = [working_memory.Memory() for _ in range(4)]
+    memories = [scratchpad.Scratchpad() for _ in range(4)]
     spans = [(m.scratch(200_000), 200_000) for m in memories]
     spans += [(m.stage(5000), 5000) for m in memories]
     for (at, size), (after, _) in pairwise(sorted(spans)):
-        assert at % working_memory.PAGE == 0
-        assert after - (at + size) >= working_memory.APART
+        assert at % scratchpad.PAGE == 0
+        assert after - (at + size) >= scratchpad.GUARD_BYTES

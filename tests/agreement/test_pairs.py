@@ -9,7 +9,7 @@ import lunette as ln
 from cases import values
 from cases.agreement import differing_bits, direction, run
 from cases.large_smooth import LARGE_SMOOTH, in_any_order, smooth_bounds
-from lunette.kernels.cpu.choice.pairs import by_pairs
+from lunette.kernels.cpu.select.lse_pairs import lse_by_pairs
 from lunette.regions import Global, Sliding
 
 FULL = pytest.mark.full
@@ -41,19 +41,19 @@ def test_long_lines_are_cut_and_windows_stay_as_they_are(length):
 
 
 def test_tiles_of_tall_images_agree(monkeypatch):
-    from lunette.kernels.cpu.choice import gradients, winners
-    from lunette.kernels.cpu.choice import values as choice
-    from lunette.kernels.cpu.smooth import pair_rooms
+    from lunette.kernels.cpu.micro import lse_pairs_scratch
+    from lunette.kernels.cpu.select import argmax, vjp
+    from lunette.kernels.cpu.select import forward as choice
 
     op, x = (
         ln.SmoothMaxPool((9, 9), 2.0, stride=1, padding=4),
         values.filled("random", (2, 70, 33), "float32"),
     )
-    calls = choice.forward_call, winners.tangent_call, gradients.gradient_call
+    calls = choice.forward_call, argmax.tangent_call, vjp.gradient_call
     results = []
     for space, enough in ((1 << 14, 1), (1 << 8, 64)):
-        monkeypatch.setattr(pair_rooms, "SPACE", space)
-        monkeypatch.setattr(pair_rooms, "ENOUGH", enough)
+        monkeypatch.setattr(lse_pairs_scratch, "SPACE", space)
+        monkeypatch.setattr(lse_pairs_scratch, "ENOUGH", enough)
         for call in calls:
             call.cache_clear()
         along = direction(op.out_shape(x.shape), x.dtype)
@@ -85,15 +85,17 @@ def test_cells_that_are_not_finite_are_as_in_the_specification(beta, verb):
 
 def test_which_windows_go_in_pairs():
     assert all(
-        by_pairs(ln.Pool(regions, ln.SmoothMax(1.0)), (2, *lengths), "values")
+        lse_by_pairs(ln.Pool(regions, ln.SmoothMax(1.0)), (2, *lengths), "values")
         for lengths, regions in LARGE_SMOOTH
     )
     small, dilated = (Sliding(3, 2, 1), Sliding(3, 2, 1)), (Sliding(9, 1, 0, 2), Sliding(9, 1))
     for regions, verbs in ((small, ["tangents"]), (dilated, [])):
         op = ln.Pool(regions, ln.SmoothMax(1.0))
-        served = [v for v in ("values", "tangents", "gradients") if by_pairs(op, (2, 20, 20), v)]
+        served = [
+            v for v in ("values", "tangents", "gradients") if lse_by_pairs(op, (2, 20, 20), v)
+        ]
         assert served == verbs
-    assert not by_pairs(ln.AvgPool((9, 9)), (2, 20, 20), "values")
+    assert not lse_by_pairs(ln.AvgPool((9, 9)), (2, 20, 20), "values")
 
 
 @pytest.mark.parametrize(
@@ -118,13 +120,13 @@ def test_which_windows_go_in_pairs():
 )
 def test_scratch_memory_is_bounded(op, shape, verbs):
     """Some 50 MB to a thread at the most; what needs more goes window by window."""
-    from lunette.kernels.cpu.choice.pairs import pairs_call
+    from lunette.kernels.cpu.select.lse_pairs import pairs_call
 
     strides = np.empty(shape, "f4").strides
     grad = np.lib.stride_tricks.as_strided(
         np.zeros(1, "f4"), op.out_shape(shape), (0,) * len(shape)
     )
-    served = [v for v in ("values", "tangents", "gradients") if by_pairs(op, shape, v)]
+    served = [v for v in ("values", "tangents", "gradients") if lse_by_pairs(op, shape, v)]
     assert served == verbs.split()
     for verb, name in (("values", "forward"), ("tangents", "jvp"), ("gradients", "vjp")):
         if verb in served:

@@ -8,8 +8,8 @@ import pytest
 import lunette as ln
 from cases import oracle, redone, values
 from cases.agreement import differing_bits
-from lunette.kernels.cpu.choice.gradients import gradient_call
-from lunette.kernels.cpu.running import calls
+from lunette.kernels.cpu.program import calls
+from lunette.kernels.cpu.select.vjp import gradient_call
 
 SEED = int(os.environ.get("LUNETTE_FUZZ_SEED", "0"))
 COUNT = int(os.environ.get("LUNETTE_FUZZ_CASES", "0"))

@@ -10,7 +10,7 @@ import lunette as ln
 from cases import drawn, same_bits, values
 from cases.agreement import differing_bits
 from lunette.kernels.cpu import pooling
-from lunette.kernels.cpu.rearranging import long_axes
+from lunette.kernels.cpu.layout import split_axis
 
 SEED = int(os.environ.get("LUNETTE_FUZZ_SEED", "0"))
 COUNT = int(os.environ.get("LUNETTE_FUZZ_CASES", "0"))
@@ -67,7 +67,7 @@ def test_axes_that_are_cut(monkeypatch, kind):
     for op, x, dx, grad in same_bits.cases(kind, COUNT or 100, SEED):
         whole = [op(x), op.jvp(x, dx), op.vjp(x, grad)]
         with monkeypatch.context() as short:
-            short.setattr(long_axes, "LONG", 48)
+            short.setattr(split_axis, "LONG", 48)
             short.setattr(pooling, "LONG", 48)
             parts = [op(x), op.jvp(x, dx), op.vjp(x, grad)]
         for a, b in zip(parts, whole, strict=True):

@@ -6,10 +6,10 @@ import pytest
 import lunette as ln
 from cases import values
 from cases.small_items import small_items
-from lunette.kernels.cpu.choice.gradients import gather_call, gradient_call
-from lunette.kernels.cpu.choice.values import forward_call
-from lunette.kernels.cpu.choice.winners import indices_call, offsets_call, tangent_call
-from lunette.kernels.cpu.rearranging.small_items import SmallItems
+from lunette.kernels.cpu.layout.batch_interleave import BatchInterleave
+from lunette.kernels.cpu.select.argmax import indices_call, offsets_call, tangent_call
+from lunette.kernels.cpu.select.forward import forward_call
+from lunette.kernels.cpu.select.vjp import gather_call, gradient_call
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def calls(op, x):
 )
 def test_which_items_go_together(op):
     def together(*shape):
-        return [isinstance(call, SmallItems) for call in calls(op, np.zeros(shape, "f4"))]
+        return [isinstance(call, BatchInterleave) for call in calls(op, np.zeros(shape, "f4"))]
 
     in_pairs = isinstance(op.reduction, ln.SmoothMax)  # its tangents, which take any layout
     everything = [True, True, False] if in_pairs else [True] * len(together(64, 64, 7, 7))
@@ -56,12 +56,12 @@ def test_which_items_go_together(op):
     assert not any(together(8, 64, 7, 7)), "too few"
     assert not any(together(1153, 7, 7)), "no part of them is a whole number of vectors"
     view = np.zeros((64, 64, 7, 8), "f4")[..., 1:]
-    assert not isinstance(forward_call(op, view.shape, view.strides, view.dtype), SmallItems)
+    assert not isinstance(forward_call(op, view.shape, view.strides, view.dtype), BatchInterleave)
 
 
 def test_longer_items_go_together_where_their_winners_lie_apart():
     def together(op, dtype, *shape):
-        return [isinstance(call, SmallItems) for call in calls(op, np.zeros(shape, dtype))]
+        return [isinstance(call, BatchInterleave) for call in calls(op, np.zeros(shape, dtype))]
 
     searched = [False, True, True, True, True, True]
     for op in (ln.MaxPool((3, 3)), ln.AdaptiveMaxPool((7, 7))):

@@ -6,11 +6,11 @@ import pytest
 import lunette as ln
 from cases.agreement import run
 from cases.workloads import dtype_named
-from lunette.kernels.cpu.choice.gradients import gradient_call
-from lunette.kernels.cpu.choice.values import forward_call
-from lunette.kernels.cpu.choice.winners import indices_call, tangent_call
-from lunette.kernels.cpu.plans import layout, pieces, tiling, traits
-from lunette.kernels.cpu.running import calls
+from lunette.kernels.cpu.program import calls
+from lunette.kernels.cpu.schedule import properties, slots, staging, tiling
+from lunette.kernels.cpu.select.argmax import indices_call, tangent_call
+from lunette.kernels.cpu.select.forward import forward_call
+from lunette.kernels.cpu.select.vjp import gradient_call
 
 CHOICES = (
     forward_call,
@@ -37,9 +37,9 @@ def stream(monkeypatch):
             return cls(edges, array, size, stage) if stage and stage != "past" else None
 
         monkeypatch.setattr(calls, "SMALL", 0)
-        for module in (traits, tiling):
+        for module in (properties, tiling):
             monkeypatch.setattr(module, "LARGE", 0 if stage == "past" else 1 << 62)
-        monkeypatch.setattr(pieces.Pieces, "of", classmethod(of))
+        monkeypatch.setattr(staging.Pieces, "of", classmethod(of))
         forget()
 
     yield choose
@@ -160,7 +160,7 @@ def test_a_large_result_is_past_the_caches_and_a_small_one_is_not():
         shape = (items, 64, 64)
         strides = (64 * 64 * 4, 64 * 4, 4)
         call = forward_call(op, shape, strides, np.dtype(np.float32))
-        assert (call.plan.table[layout.PAST] > 0) == past
+        assert (call.plan.table[slots.STREAM] > 0) == past
         mean = ln.AvgPool((9, 9), stride=1)
         call = forward_call(mean, shape, strides, np.dtype(np.float32))
         assert (call.pieces is not None) == past
@@ -169,16 +169,16 @@ def test_a_large_result_is_past_the_caches_and_a_small_one_is_not():
 def test_rows_of_whole_lines_go_from_the_registers(stream):
     stream("past")
     for kernel, columns, way in (
-        (3, 64, layout.DIRECT),
-        (3, 62, layout.BY_LINES),
-        (3, 40, layout.BY_LINES),  # rows made together make short rows worth it
-        (5, 62, layout.BY_LINES),
+        (3, 64, slots.DIRECT),
+        (3, 62, slots.LINE_BUFFER),
+        (3, 40, slots.LINE_BUFFER),  # rows made together make short rows worth it
+        (5, 62, slots.LINE_BUFFER),
         (5, 40, 0),
     ):
         shape, strides = (2, 4, columns), (16 * columns, 4 * columns, 4)
         op = ln.MaxPool((3, kernel), stride=1, padding=(1, kernel // 2))
         call = forward_call(op, shape, strides, np.dtype(np.float32))
-        assert call.plan.table[layout.PAST] == way
+        assert call.plan.table[slots.STREAM] == way
 
 
 def test_a_kernel_that_prepares_a_long_row_is_not_called_piece_by_piece():

@@ -7,10 +7,10 @@ import lunette as ln
 from cases import oracle, values
 from cases.agreement import differing_bits, max_disagreements
 from cases.ties import ties_that_count
-from lunette.kernels.cpu.choice.gradients import gradient_call
-from lunette.kernels.cpu.choice.winners import tangent_call
-from lunette.kernels.cpu.rearranging.small_items import SmallItems
-from lunette.kernels.cpu.running.calls import TiedGradient, TiedTangent
+from lunette.kernels.cpu.layout.batch_interleave import BatchInterleave
+from lunette.kernels.cpu.program.calls import TiedGradient, TiedTangent
+from lunette.kernels.cpu.select.argmax import tangent_call
+from lunette.kernels.cpu.select.vjp import gradient_call
 from lunette.regions import Global
 
 
@@ -39,10 +39,14 @@ def test_which_arrays_go_side_by_side(rule):
 
     last = np.zeros((2, 30, 30, 16), "f4").transpose(0, 3, 1, 2)
     assert [type(call) for call in calls(last)] == [TiedGradient, TiedTangent]
-    assert all(isinstance(call, SmallItems) for call in calls(np.zeros((2, 16, 250, 250), "f4")))
-    assert not any(isinstance(call, SmallItems) for call in calls(np.zeros((1, 16, 9, 9), "f4")))
+    assert all(
+        isinstance(call, BatchInterleave) for call in calls(np.zeros((2, 16, 250, 250), "f4"))
+    )
     assert not any(
-        isinstance(call, SmallItems) for call in calls(np.zeros((2, 16, 260, 260), "f4"))
+        isinstance(call, BatchInterleave) for call in calls(np.zeros((1, 16, 9, 9), "f4"))
+    )
+    assert not any(
+        isinstance(call, BatchInterleave) for call in calls(np.zeros((2, 16, 260, 260), "f4"))
     )
 
 

@@ -15,9 +15,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lunette.kernels.cpu.compiling import compilation, library, settings, storage
+from lunette.kernels.cpu.jit import cache as kernel_cache
+from lunette.kernels.cpu.jit import compile as compilation
+from lunette.kernels.cpu.jit import settings, storage
 
-KERNEL = ("convolving.packing", "pack_kernel", "float32")
+KERNEL = ("conv.packing", "pack_kernel", "float32")
 SOMEBODY = 54321
 ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
 posix = pytest.mark.skipif(os.name != "posix", reason="Windows has no owners and modes")
@@ -31,7 +33,7 @@ def works(kernel):
     told = np.array(
         [packed.ctypes.data, weights.ctypes.data, 3, 6, offsets.ctypes.data, 3, 1, 2, 1, 4]
     )
-    kernel(0, 1, told.ctypes.data, 0, 0, 0, 0, 0)
+    kernel(told.ctypes.data, 0, 0, 0, 0, 0, 0, 1)
     return packed.reshape(3, 4).tolist() == [[0, 3, 0, 0], [1, 4, 0, 0], [2, 5, 0, 0]]
 
 
@@ -47,11 +49,11 @@ class Cache:
 
     def load(self):
         """The kernel as a new process would find or make it."""
-        return library._loaded_or_compiled(*KERNEL)
+        return kernel_cache._loaded_or_compiled(*KERNEL)
 
     @property
     def file(self):
-        return self.folder / library._digest(KERNEL)[1]
+        return self.folder / kernel_cache._digest(KERNEL)[1]
 
     def found(self):
         """Whether a kernel is taken from disk; it must work in either case."""
@@ -63,7 +65,7 @@ class Cache:
 
 @pytest.fixture(scope="module")
 def code():
-    made = getattr(library.import_module(f"lunette.kernels.cpu.{KERNEL[0]}"), KERNEL[1])(
+    made = getattr(kernel_cache.import_module(f"lunette.kernels.cpu.{KERNEL[0]}"), KERNEL[1])(
         *KERNEL[2:]
     )
     return compilation.machine_code(made.py_func)
@@ -74,10 +76,10 @@ def cache(tmp_path, code, monkeypatch):
     made = Cache(tmp_path / "kernels" / "lunette", code)
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(made.folder.parent))
     monkeypatch.setattr(compilation, "machine_code", made.compile)
-    monkeypatch.setattr(library, "_warned", [])
-    library._circumstances.cache_clear()
+    monkeypatch.setattr(kernel_cache, "_warned", [])
+    kernel_cache._circumstances.cache_clear()
     yield made
-    library._circumstances.cache_clear()
+    kernel_cache._circumstances.cache_clear()
 
 
 def test_a_kernel_is_kept_and_found_in_folders_of_ones_own(cache):
@@ -119,7 +121,7 @@ def test_folders_above_count_too(cache, mode, trusted):
 @as_root
 def test_code_that_another_user_planted_is_not_run(cache, code, tmp_path):
     """A kernel of another's making under the right name, with the right checksum."""
-    key, file = library._digest(KERNEL)
+    key, file = kernel_cache._digest(KERNEL)
     for place in ("file", "folder", "above", "link"):
         shutil.rmtree(cache.folder.parent, ignore_errors=True)
         storage.write(cache.folder, file, key, b"machine code of somebody")
@@ -178,7 +180,7 @@ def test_an_installation_of_the_administrators_is_read_and_the_users_folder_writ
 ):
     """Of several folders the first that has the kernel is read, and the first that can be written is."""
     installed, own = tmp_path / "installed", tmp_path / "own"
-    monkeypatch.setattr(library, "_folders", lambda: iter((installed, own)))
+    monkeypatch.setattr(kernel_cache, "_folders", lambda: iter((installed, own)))
     installed.mkdir(mode=0o777)
     installed.chmod(0o777)
     with warnings.catch_warnings(action="error"):  # there is another place
@@ -331,7 +333,7 @@ def test_numbas_version_and_settings_are_in_the_key(cache, tmp_path, monkeypatch
     import numba.core.config
 
     def file():
-        library._circumstances.cache_clear()
+        kernel_cache._circumstances.cache_clear()
         return cache.file.name
 
     monkeypatch.chdir(tmp_path)
@@ -423,4 +425,6 @@ def test_no_cache_of_convolutions_can_be_damaged_so_that_a_call_fails(tmp_path):
 
 def test_machine_code_is_run_by_address():
     """What `works` relies on: a kernel is a plain C function of eight integers."""
-    assert library.PARAMETERS == 8 and isinstance(library._kernel(*KERNEL), ctypes._CFuncPtr)
+    assert kernel_cache.PARAMETERS == 8 and isinstance(
+        kernel_cache._kernel(*KERNEL), ctypes._CFuncPtr
+    )

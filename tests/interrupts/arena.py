@@ -4,7 +4,7 @@ from importlib import import_module
 
 import numpy as np
 
-from lunette.kernels.cpu.memory import results
+from lunette.kernels.cpu.memory import block_cache
 
 PATTERN, MOST = 0xA5, 12
 
@@ -12,7 +12,9 @@ PATTERN, MOST = 0xA5, 12
 class _Ours:
     """NumPy with another `empty`."""
 
-    empty = staticmethod(lambda shape, dtype=float: results.new_array(_tuple(shape), _dtype(dtype)))
+    empty = staticmethod(
+        lambda shape, dtype=float: block_cache.new_array(_tuple(shape), _dtype(dtype))
+    )
 
     def __getattr__(self, name):
         return getattr(np, name)
@@ -30,11 +32,15 @@ class Arena:
     """Every result lies in a block that is filled with a pattern as soon as its last array is gone."""
 
     def __init__(self):
-        self.given, self.size = [], results.PAGE
-        results.LARGE = 0
-        results._kept.take, results._kept.give = self.take, self.give
-        for name in ("correlation", "weight_sums", "position_sums"):  # which pack and turn weights
-            import_module(f"lunette.kernels.cpu.convolving.{name}").np = _Ours()
+        self.given, self.size = [], block_cache.PAGE
+        block_cache.LARGE = 0
+        block_cache._kept.take, block_cache._kept.give = self.take, self.give
+        for name in (
+            "correlate",
+            "backward_weights",
+            "position_sums",
+        ):  # which pack and turn weights
+            import_module(f"lunette.kernels.cpu.conv.{name}").np = _Ours()
 
     def take(self, size):
         for number, block in enumerate(self.given):

@@ -15,8 +15,8 @@ from itertools import count
 
 import lunette as ln
 from lunette.kernels import threads as pool
-from lunette.kernels.cpu.compiling.library import PARAMETERS
-from lunette.kernels.cpu.running import crew
+from lunette.kernels.cpu.jit.cache import PARAMETERS
+from lunette.kernels.cpu.threadpool import pool as workers
 from tests.interrupts.arena import Arena
 from tests.interrupts.injecting import AROUND, POOLS, RUNNING, Injector, interrupt
 from tests.interrupts.work import numpy_calls, torch_calls
@@ -44,7 +44,7 @@ class Prepared:
 
 
 def nobody_is_at_work():
-    assert not crew._crew.board[crew.LED], "a call is still under way"
+    assert not workers._pool.board[workers.LED], "a call is still under way"
 
 
 def interrupted(error):
@@ -203,8 +203,8 @@ def helpers(prepared, seed, every):
         seen = missed = 0
         for target in count(1 + seed, every):
             injector.in_new_threads(target, interrupt)
-            pool._forget_after_fork()
-            crew._forget_after_fork()
+            workers._forget_after_fork()
+            workers._forget_after_fork()
             for _ in range(3):
                 try:
                     assert prepared.calls[name]() == prepared.expected[name], f"{name}: wrong"
@@ -238,7 +238,7 @@ def protocol(number, seed, every):
         pool.run(lambda first, last: work(), 2 * number, number)
 
     def by_crew():
-        crew.share_out(kernel, lambda memory: (0,) * (PARAMETERS - 2), 2 * number, 1 << 30)
+        workers.share_out(kernel, lambda memory: (0,) * (PARAMETERS - 2), 2 * number, 1 << 30)
 
     for name, call in (("pool", by_pool), ("crew", by_crew)):
         call()

@@ -2,27 +2,31 @@
 
 import sys
 import threading
-from pathlib import Path
 
-import lunette
+from lunette import background, loading
+from lunette.kernels import gates, threads
+from lunette.kernels.cpu import convolution, pooling
+from lunette.kernels.cpu.conv import backward_weights, correlate, position_sums
+from lunette.kernels.cpu.jit import cache
+from lunette.kernels.cpu.layout import batch_interleave, nhwc_to_nchw
+from lunette.kernels.cpu.memory import block_cache, scratchpad
+from lunette.kernels.cpu.program import calls
+from lunette.kernels.cpu.threadpool import pool
 
-HOME = Path(lunette.__file__).parent
-POOLS = ("kernels/threads.py", "kernels/gates.py", "background.py", "loading.py")
-RUNNING = tuple(
-    f"kernels/cpu/running/{n}.py" for n in ("crew", "calls", "results", "working_memory")
-)
+POOLS = threads, gates, background, loading
+RUNNING = pool, calls, block_cache, scratchpad
 AROUND = (
-    *(f"kernels/cpu/{n}.py" for n in ("pooling", "convolution", "compiling/library")),
-    *(f"kernels/cpu/rearranging/{n}.py" for n in ("turning", "small_items")),
-    *(f"kernels/cpu/convolving/{n}.py" for n in ("correlation", "weight_sums", "position_sums")),
+    *(pooling, convolution, cache, nhwc_to_nchw, batch_interleave),
+    *(correlate, backward_weights, position_sums),
 )
+"""Modules whose steps are counted."""
 
 
 class Injector:
     """Counts steps of this thread, or of those that are started later, and acts at one of them."""
 
-    def __init__(self, files, opcodes=True):
-        self.files = {str(HOME / name) for name in files}
+    def __init__(self, modules, opcodes=True):
+        self.files = {module.__file__ for module in modules}
         self.opcodes, self.event = opcodes, "opcode" if opcodes else "line"
         self.step = self.target = 0
         self.act = None

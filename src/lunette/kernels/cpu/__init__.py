@@ -9,6 +9,7 @@ from typing import Any
 from lunette.loading import load
 from lunette.ops.base import Op
 from lunette.ops.pooling import Pooling
+from lunette.reductions import Min, Mode, RoundedMean
 
 __all__ = ["forward", "forward_with_indices", "jvp", "refuses", "vjp", "vjp_of"]
 
@@ -21,11 +22,29 @@ def _module(name: str) -> Any:
 
 def _family(op: Op) -> Any:
     """The module with the kernels for this op, or None."""
-    return _module("pooling" if isinstance(op, Pooling) else "convolution")
+    if not isinstance(op, Pooling):
+        return _module("convolution")
+    return _module(
+        "integers.verbs" if isinstance(op.reduction, (Min, Mode, RoundedMean)) else "pooling"
+    )
+
+
+@cache
+def _missing() -> str | None:
+    """Why nothing can be compiled here, or None."""
+    try:
+        found = find_spec("numba")
+        load("llvmlite.binding")
+    except (ImportError, OSError) as error:  # not installed, or a library of another system
+        return f"needs Numba, which cannot be loaded ({error}): pip install numba"
+    return None if found else "needs Numba, which is not installed: pip install numba"
 
 
 def refuses(op: Op, verb: str, shapes: Any, dtypes: Any) -> str | None:
     """Why the kernels cannot serve this call, or None."""
+    missing = _missing()
+    if missing is not None:
+        return missing
     family = _family(op)
     if family is None:
         return f"has no kernels for {type(op).__name__}"

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from lunette.boxes import NUMBERS
-from lunette.kernels.cpu.convolving.arrays import FORMS, Array
-from lunette.kernels.cpu.convolving.correlation import SCRATCH, image_sums, window_sums
-from lunette.kernels.cpu.convolving.position_sums import bias_gradient, weight_gradient, widened
-from lunette.kernels.cpu.memory.results import new_array
+from lunette.kernels.cpu.conv.arrays import FORMS, Array
+from lunette.kernels.cpu.conv.correlate import SCRATCH, image_sums, window_sums
+from lunette.kernels.cpu.conv.position_sums import bias_gradient, weight_gradient, widened
+from lunette.kernels.cpu.memory.block_cache import new_array
 from lunette.ops.base import is_float
 from lunette.ops.convolution import Convolution
 

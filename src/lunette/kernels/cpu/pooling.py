@@ -7,29 +7,32 @@ from typing import Any
 
 import numpy as np
 
-from lunette.kernels.cpu.choice.gradients import gather_call, gradient_call
-from lunette.kernels.cpu.choice.pairs import by_pairs, is_huge
-from lunette.kernels.cpu.choice.smooth import lanes_of
-from lunette.kernels.cpu.choice.values import forward_call
-from lunette.kernels.cpu.choice.winners import (
+from lunette.kernels.cpu.layout.batch_interleave import BatchInterleave, ties_count
+from lunette.kernels.cpu.layout.nhwc_to_nchw import Transposed, channels_last
+from lunette.kernels.cpu.layout.split_axis import LONG, LongAxis, long_axis, long_outputs
+from lunette.kernels.cpu.loops import lse_huge_windows
+from lunette.kernels.cpu.loops import max_huge_windows as huge_maxima
+from lunette.kernels.cpu.memory.block_cache import new_array
+from lunette.kernels.cpu.program.calls import Call
+from lunette.kernels.cpu.schedule.nhwc import nhwc_plan
+from lunette.kernels.cpu.select.argmax import (
     indices_call,
     offsets_call,
     taken_call,
     tangent_call,
 )
-from lunette.kernels.cpu.memory.results import new_array
-from lunette.kernels.cpu.plans.lane_plan import lane_plan
-from lunette.kernels.cpu.rearranging.long_axes import LONG, LongAxis, long_axis, long_outputs
-from lunette.kernels.cpu.rearranging.small_items import SmallItems, ties_count
-from lunette.kernels.cpu.rearranging.turning import ChannelsLast, channels_last
-from lunette.kernels.cpu.running.calls import Call
-from lunette.kernels.cpu.smooth import huge_windows
+from lunette.kernels.cpu.select.forward import forward_call
+from lunette.kernels.cpu.select.huge_windows import huge_max
+from lunette.kernels.cpu.select.lse_nhwc import channels_of
+from lunette.kernels.cpu.select.lse_pairs import is_huge, lse_by_pairs
+from lunette.kernels.cpu.select.vjp import gather_call, gradient_call
 from lunette.ops.base import is_float
 from lunette.ops.pooling import Pool, Pooling
 from lunette.positions import unravel
 from lunette.reductions import Max, Mean, SmoothMax
 
 __all__ = [
+    "channels_to_rows",
     "forward",
     "forward_with_indices",
     "forward_with_offsets",
@@ -65,10 +68,12 @@ def forward(op: Pooling, operands: tuple[Array, ...]) -> Array:
     if not x.size:
         return _nothing(op, x)
     if isinstance(op.reduction, SmoothMax) and is_huge(op, x.shape, "values"):
-        return _whole_axes(op, huge_windows.values, op.out_shape(x.shape), x)
+        return _whole_axes(op, lse_huge_windows.values, op.out_shape(x.shape), x)
+    if huge_max(op, x.shape, "values") and not long_outputs(op, x.shape):
+        return _whole_axes(op, huge_maxima.values, op.out_shape(x.shape), x)
     if max(x.shape) > LONG and (long := long_axis(op, x.shape)):
         return long.forward(lambda part, slab: forward(part, (slab,)), x)
-    if isinstance(op.reduction, SmoothMax) and (last := _turning(op, x, x, "values")):
+    if isinstance(op.reduction, SmoothMax) and (last := channels_to_rows(op, x, x, "values")):
         (y,) = last.apply(lambda x: (_values(op, x),), x)
     else:
         y = _values(op, x)
@@ -80,9 +85,12 @@ def forward_with_indices(op: Pooling, operands: tuple[Array, ...]) -> tuple[Arra
     x = _readable(operands[0])
     if not x.size:
         return _nothing(op, x), _nothing(op, x).astype(np.int64)
+    if huge_max(op, x.shape, "winners") and not long_outputs(op, x.shape):
+        y = new_array(op.out_shape(x.shape), x.dtype)
+        return y, _whole_axes(op, huge_maxima.indices, y.shape, x, y, dtype=np.dtype(np.int64))
     if max(x.shape) > LONG and (long := long_axis(op, x.shape)):
         return long.forward_with_indices(lambda part, x: forward_with_indices(part, (x,)), x)
-    if last := _turning(op, x, x, "winners"):
+    if last := channels_to_rows(op, x, x, "winners"):
         y, z = last.apply(lambda x: _values_and_indices(op, x), x)
     else:
         y, z = _values_and_indices(op, x)
@@ -97,10 +105,12 @@ def jvp(op: Pooling, operands: tuple[Array, ...], tangents: tuple[Array, ...]) -
     if not x.size:
         return _nothing(op, x)
     if isinstance(op.reduction, SmoothMax) and is_huge(op, x.shape, "tangents"):
-        return _whole_axes(op, huge_windows.tangents, op.out_shape(x.shape), x, dx)
+        return _whole_axes(op, lse_huge_windows.tangents, op.out_shape(x.shape), x, dx)
+    if huge_max(op, x.shape, "tangents") and not long_outputs(op, x.shape):
+        return _whole_axes(op, huge_maxima.tangents, op.out_shape(x.shape), x, dx)
     if max(x.shape) > LONG and (long := long_axis(op, x.shape)):
         return long.forward(lambda part, x, dx: jvp(part, (x,), (dx,)), x, dx)
-    if last := _turning(op, x, dx, "tangents"):
+    if last := channels_to_rows(op, x, dx, "tangents"):
         (y,) = last.apply(lambda x, dx: (_tangents(op, x, dx),), x, dx)
     else:
         y = _tangents(op, x, dx)
@@ -113,12 +123,14 @@ def vjp(op: Pooling, operands: tuple[Array, ...], grad: Array) -> tuple[Array, .
     if not x.size:
         return (np.empty_like(x),)
     if isinstance(op.reduction, SmoothMax) and is_huge(op, x.shape, "gradients"):
-        return (_whole_axes(op, huge_windows.gradients, x.shape, x, gy),)
+        return (_whole_axes(op, lse_huge_windows.gradients, x.shape, x, gy),)
+    if huge_max(op, x.shape, "gradients"):
+        return (_whole_axes(op, huge_maxima.gradients, x.shape, x, gy),)
     if max(x.shape) > LONG and (long := long_axis(op, x.shape)):
         return (long.vjp(lambda part, x, gy: vjp(part, (x,), gy)[0], x, gy),)
     if not op.keepdims:
         gy = gy.reshape(gy.shape + (1,) * op.rank)
-    if not isinstance(op.reduction, Mean) and (last := _turning(op, x, gy, "gradients")):
+    if not isinstance(op.reduction, Mean) and (last := channels_to_rows(op, x, gy, "gradients")):
         return last.apply(lambda x, gy: (_gradients(op, x, gy),), x, gy)
     return (_gradients(op, x, gy),)
 
@@ -128,7 +140,7 @@ def forward_with_offsets(op: Pooling, x: Array) -> tuple[Array, Array] | None:
     x = _readable(x)
     if max(x.shape) > LONG or offsets_call(op, x.shape, x.strides, x.dtype) is None:
         return None
-    if last := _turning(op, x, x, "winners"):
+    if last := channels_to_rows(op, x, x, "winners"):
         y, z = last.apply(lambda x: _values_and_offsets(op, x), x)
     else:
         y, z = _values_and_offsets(op, x)
@@ -150,7 +162,7 @@ def vjp_from_offsets(op: Pooling, shape: Shape, offsets: Array, grad: Array) -> 
         gx = call.new()
         if isinstance(call, Call):
             call.run(np.ascontiguousarray(offsets.transpose(call.order)), gy, gx)
-        elif isinstance(call, SmallItems):
+        elif isinstance(call, BatchInterleave):
             call.run(np.ascontiguousarray(offsets), gy, gx)
         else:
             call.work(np.ascontiguousarray(offsets), gy, gx, np.zeros(1, np.uint8))
@@ -168,18 +180,18 @@ def jvp_from_offsets(op: Pooling, offsets: Array, tangent: Array) -> Array | Non
         offsets = offsets.reshape(offsets.shape + (1,) * op.rank)
     if max(dx.shape) > LONG or taken_call(op, dx.shape, dx.strides, dx.dtype) is None:
         return None
-    strange = []
+    nonfinite = []
 
     def taken(dx: Array, offsets: Array) -> tuple[Array]:
         call: Any = taken_call(op, dx.shape, dx.strides, dx.dtype)
         y, flags = call.new(), np.zeros(call.steps[0][1].items, np.uint8)
         call.work(dx, y, np.ascontiguousarray(offsets), flags)
-        strange.append(flags.any())
+        nonfinite.append(flags.any())
         return (y,)
 
     last = channels_last(op.rank, dx)
     (y,) = last.apply(taken, dx, offsets) if last else taken(dx, offsets)
-    return None if any(strange) else _as_kept(op, y)
+    return None if any(nonfinite) else _as_kept(op, y)
 
 
 # -- with every pooled axis kept --
@@ -189,7 +201,7 @@ def _values(op: Pooling, x: Array) -> Array:
     call = forward_call(op, x.shape, x.strides, x.dtype)
     if call is None:
         return _long(op, x).forward(_forgetting(lambda part, x: forward(part, (x,))), x)
-    y = call.new()
+    y: Array = call.new()
     call.run(x, y, y)
     return y
 
@@ -208,14 +220,16 @@ def _tangents(op: Pooling, x: Array, dx: Array) -> Array:
     call = tangent_call(op, x.shape, x.strides, dx.strides, x.dtype)
     if call is None:
         return _long(op, x).forward(_forgetting(lambda op, x, dx: jvp(op, (x,), (dx,))), x, dx)
-    y = call.new()
+    y: Array = call.new()
     call.run(x, y, dx)
     return y
 
 
-def _whole_axes(op: Pooling, verb: Any, shape: Shape, x: Array, *others: Array) -> Array:
-    """A verb of `huge_windows`; its result has the pooled axes that the op keeps."""
-    result = new_array(shape, op.result_dtype(x.dtype))
+def _whole_axes(
+    op: Pooling, verb: Any, shape: Shape, x: Array, *others: Array, dtype: Any = None
+) -> Array:
+    """A verb of windows taken whole axes at a time; its result has the pooled axes that the op keeps."""
+    result = new_array(shape, dtype or op.result_dtype(x.dtype))
     kept = Pool(op.regions, op.reduction)
     full = [
         a if a.ndim == x.ndim else a.reshape(a.shape + (1,) * op.rank) for a in (*others, result)
@@ -248,7 +262,7 @@ def _forgetting(verb: Any) -> Any:
 
 def _gradients(op: Pooling, x: Array, gy: Array) -> Array:
     call = gradient_call(op, x.shape, x.strides, gy.strides, x.dtype)
-    gx = call.new()
+    gx: Array = call.new()
     call.run(x, gy, gx)
     return gx
 
@@ -258,7 +272,7 @@ def _values_and_offsets(op: Pooling, x: Array) -> tuple[Array, Array]:
 
     call: Any = offsets_call(op, x.shape, x.strides, x.dtype)
     y, z = call.new(), call.new(np.dtype(np.uint8))
-    if isinstance(call, (Call, SmallItems)):
+    if isinstance(call, (Call, BatchInterleave)):
         call.run(x, y, z)
         return y, z
     flags = np.zeros(call.steps[0][1].items, np.uint8)
@@ -272,15 +286,15 @@ def _values_and_offsets(op: Pooling, x: Array) -> tuple[Array, Array]:
     return y, z
 
 
-def _turning(op: Pooling, x: Array, other: Array, verb: str) -> ChannelsLast | None:
+def channels_to_rows(op: Pooling, x: Array, other: Array, verb: str) -> Transposed | None:
     """How to turn an array with channels last, unless kernels go by its channels."""
-    if x.flags.c_contiguous or by_pairs(op, x.shape, verb):
+    if x.flags.c_contiguous or lse_by_pairs(op, x.shape, verb):
         return None
     layout = op, x.shape, x.strides, other.strides, x.dtype
     if (
-        lane_plan(*layout, ties_count(op, verb))
+        nhwc_plan(*layout, ties_count(op, verb))
         if isinstance(op.reduction, Max)
-        else lanes_of(*layout)
+        else channels_of(*layout)
     ):
         return None
     return channels_last(op.rank, x)

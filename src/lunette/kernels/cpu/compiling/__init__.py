@@ -1,1 +1,0 @@
-"""From factories of kernels to machine code, on disk and in this process."""

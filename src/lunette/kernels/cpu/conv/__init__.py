@@ -1,0 +1,1 @@
+"""Convolution and its gradients: tiles of the image multiplied with packed weights."""

@@ -1,1 +1,0 @@
-"""Convolution and its gradients: products of panels, weights and slabs."""

@@ -1,0 +1,1 @@
+"""From factories of kernels to machine code."""

@@ -1,0 +1,1 @@
+"""The kernels of pooling: a loop nest each."""

@@ -1,0 +1,262 @@
+"""The rows of a window folded into one, then along the last axis: values of small windows.
+
+It serves a max of two axes or more, and a mean of two, where cells of a row lie side by side, windows
+lie alike on the last axis, and few of them share a row. A row of the input is read where it lies.
+
+Of equal cells a max keeps the first in row-major order, which differ only where they are zeros of
+either sign. This order is another, so where a maximum is zero and a −0 is near, the item is flagged to
+be done again in order; where there is a NaN, by a kernel that knows them. A mean adds the cells of a column from the first to the last, then the columns so.
+"""
+
+# Numba types the kernels, not mypy.
+# mypy: disable-error-code="no-untyped-def,no-untyped-call"
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from numba import types
+
+from lunette.kernels.cpu.jit import intrinsics
+from lunette.kernels.cpu.jit.intrinsics import alwaysinline, compiled, pointer
+from lunette.kernels.cpu.micro.divisors import cells_of_row
+from lunette.kernels.cpu.micro.fold import folding
+from lunette.kernels.cpu.micro.guards import guards
+from lunette.kernels.cpu.micro.index import batch_offset, list_offsets, rows_of_planes
+from lunette.kernels.cpu.micro.row_windows import alike, rows_alike
+from lunette.kernels.cpu.schedule.slots import (
+    AXES,
+    AXIS_WIDTH,
+    COUNT,
+    DILATION,
+    DIRECT,
+    DIVISORS,
+    EXTENT,
+    FOLDED_LEFT,
+    FOLDED_ROW,
+    FOLDED_TILE,
+    FOLDED_TILES,
+    ITEMS,
+    KERNEL,
+    LINE_BUFFER,
+    LIST,
+    LISTS,
+    MEMBERS,
+    ORIGIN,
+    RANK,
+    ROW_BYTES,
+    STAGE,
+    START,
+    STEP,
+    STEP_X,
+    STREAM,
+    STRIDE,
+    TABLE,
+    WINDOW_WIDTH,
+)
+from lunette.kernels.cpu.simd.half import INFINITY
+from lunette.kernels.cpu.simd.prefetch import prefetch_surely
+from lunette.kernels.cpu.simd.streaming import line_buffer, stream_fence
+from lunette.kernels.cpu.simd.vec import vec
+from lunette.kernels.cpu.tuning import LINE, MAX_TILE_ROWS
+
+__all__ = ["kernel"]
+
+MOST_PLANES = 32
+"""Planes of a window whose rows are asked for ahead, at most."""
+
+WAITING, NEXT = 1 << 18, 1 << 13
+"""Bytes between planes and those asked for, at most; and how far ahead rows of these planes are asked for else."""
+
+
+@compiled
+def planes_ahead(planes, count, beyond, ahead, size):
+    """What is asked for while a row of windows is made: where it is, in bytes. Gives how many rows there are.
+
+    Of planes `beyond` these, those that are not among these. Where they are too large to wait in a cache until then,
+    what comes next in these.
+    """
+    more = 0
+    for plane in range(count if count <= MOST_PLANES else 0):
+        place, new = planes[plane] + beyond, True
+        if beyond * size > WAITING:
+            place = planes[plane] + NEXT // size
+        else:
+            for other in range(count):
+                new &= planes[other] != place
+        if new:
+            ahead[more] = place * size
+            more += 1
+    return more
+
+
+@cache
+def kernel(dtype: str, operation: str, way: str, folds: str) -> Any:
+    """The kernel of an operation, `most` or `add`, for a dtype, and the way of `rows_alike` if there is one.
+
+    No window of a max may be empty. Where there is a way, it may be known how a window's rows are folded: there is
+    "one"; or, for a mean of three axes, those that lie "across" planes are added first.
+    """
+    summing = operation == "add"
+    outer, fill, safe, fold, negative, end = folding(dtype, operation)
+    memory, work, kept = outer.memory, outer.work, outer.kept
+    here = vec(work, work, "")
+    width, load_s, gather_strided = here.width, here.load, here.gather_strided
+    concat_even, join, broadcast = here.concat_even, getattr(here, operation), here.broadcast
+    all_true, _, failed, *_ = guards(work, outer.half)
+    zero, halves = work(0), outer.half in INFINITY
+    size_of, kept_size = memory.bitwidth // 8, kept.bitwidth // 8
+    flush_lines, flush_tail = line_buffer()
+
+    @compiled
+    def windows(s, p, stride, dilation, kernel):
+        """Windows of any size, stride and dilation."""
+        alwaysinline()
+        if stride == 1:
+            best = load_s(s, p)
+        elif stride == 2:
+            best = concat_even(load_s(s, p), load_s(s, p + width))
+        else:
+            best = gather_strided(s, p, stride, 0, width, zero)
+        for _ in range(1, kernel):
+            p += dilation
+            if stride == 1:
+                best = join(best, load_s(s, p))
+            elif stride == 2:
+                best = join(best, concat_even(load_s(s, p), load_s(s, p + width)))
+            else:
+                best = join(best, gather_strided(s, p, stride, 0, width, zero))
+        return best
+
+    @compiled
+    def along(s, at, divisors, factor, y, to, m, streaming, stride, dilation, kernel):
+        """y[to + j] = the fold of s[at + stride·j + dilation·t], t < kernel, for j < m.
+
+        Gives whether a result is zero.
+        """
+        alwaysinline()
+        lead, trusted = broadcast(factor), all_true()
+        for j in range(0, m, width):
+            value = windows(s, at + stride * j, stride, dilation, kernel)
+            trusted = end(value, divisors, j, lead, y, to + j, m - j, streaming, trusted)
+        return failed(trusted)
+
+    together, lone, across_planes = way != "", folds == "one", folds == "across"
+    pool = rows_alike(outer, operation, way, safe, end, folds)
+
+    @intrinsics.kernel
+    def fold_rows(x_at, y_at, z_at, scratch_at, g_at, flags_at, first, last):
+        g, s = pointer(g_at, types.int64), pointer(scratch_at, work)
+        x, y = pointer(x_at, memory), pointer(y_at, kept)
+        flags = pointer(flags_at, types.uint8)
+        planes = pointer(scratch_at + g[LISTS], types.int64)
+        rows = pointer(scratch_at + g[LISTS] + 24 * g[LIST], types.int64)
+        rank, divisors = g[RANK], pointer(g[DIVISORS], work)
+        e = AXES + (rank - 1) * AXIS_WIDTH
+        f = e - AXIS_WIDTH
+        n, m, stride, origin = g[e + EXTENT], g[e + COUNT], g[e + STRIDE], g[e + ORIGIN]
+        dilation, kernel = g[e + DILATION], g[e + KERNEL]
+        for c in range(g[FOLDED_ROW]):
+            s[c] = fill
+        # Windows further on along the axis before the last two read planes so far away.
+        ahead, beyond, more = pointer(scratch_at + g[LISTS] + 8 * g[LIST], types.int64), 0, 0
+        planes_follow = (rank > 2) & (0 < g[f + STEP_X] <= 2 * n)
+        if planes_follow:
+            beyond = g[f - AXIS_WIDTH + STRIDE] * g[f - AXIS_WIDTH + STEP_X]
+        row, lines, across = g[FOLDED_LEFT], g[f + COUNT], 1
+        for axis in range(1, rank - 1):
+            across *= g[AXES + axis * AXIS_WIDTH + COUNT]
+        row_bytes, streaming = g[ROW_BYTES] * size_of, (g[STREAM] == DIRECT) & (y_at % LINE == 0)
+        by_lines, stage_at = g[STREAM] == LINE_BUFFER, scratch_at + g[STAGE]
+        stage = pointer(stage_at, kept)
+        for unit in range(first, last):
+            item, tile = unit // g[FOLDED_TILES], unit % g[FOLDED_TILES]
+            base, target, seen, count = batch_offset(g, item, 0), batch_offset(g, item, 1), False, 0
+            mixed, known = False, -1
+            # Rows of results by number, in the order of memory.
+            begin, end = (
+                tile * g[FOLDED_TILE] * across,
+                min(g[AXES + COUNT], (tile + 1) * g[FOLDED_TILE]) * across,
+            )
+            prefetched = read_to = base * size_of + begin * row_bytes
+            output, line = begin // lines, begin % lines
+            line_at = y_at + kept_size * (target + begin * m)
+            filled = skip = line_at % LINE
+            line_at -= skip
+            number = begin
+            while number < end:
+                if (number == begin) | (line == 0):
+                    count, _ = list_offsets(g, rank - 2, output, planes, g[LIST])
+                    known, more = -1, 0
+                    if planes_follow:
+                        more = planes_ahead(planes, count, beyond, ahead, size_of)
+                w = g[f + TABLE] + WINDOW_WIDTH * line
+                start, step, length = (
+                    base + g[w + START] * g[f + STEP_X],
+                    g[w + STEP] * g[f + STEP_X],
+                    g[w + MEMBERS],
+                )
+                if length != known:
+                    rows_of_planes(planes, count, step, length, rows, across_planes)
+                    known = length
+                factor, total, taken, down = work(1), count * length, 1, 0
+                if summing:
+                    factor = work(cells_of_row(g, number))
+                to, nonfinite, zero_found = target + number * m, False, False
+                result = y
+                if by_lines:
+                    result, to = stage, filled // kept_size
+                if together & (total > (0 if lone else 1)):
+                    taken, down = alike(
+                        g, line, min(MAX_TILE_ROWS, lines - line, end - number), summing
+                    )
+                    down *= g[f + STEP_X]
+                    read = (x, start, rows, total, count, down, taken, n, origin)
+                    written = (divisors, factor, result, to, m, streaming)
+                    flowing = (by_lines, stage_at, line_at, filled, skip)
+                    asks = (x_at, prefetched, read_to, row_bytes, ahead, more)
+                    found = pool(read, written, flowing, asks)
+                    nonfinite, zero_found, (line_at, filled, skip), prefetched = found
+                else:
+                    if row_bytes > 0:
+                        prefetched = prefetch_surely(x_at, prefetched, read_to + row_bytes)
+                    if total > 0:
+                        nonfinite = fold(x, start, rows, total, n, s, row)
+                    else:
+                        for c in range(n):
+                            s[row + c] = fill
+                    zero_found = along(
+                        s,
+                        row + origin,
+                        divisors,
+                        factor,
+                        result,
+                        to,
+                        m,
+                        streaming,
+                        stride,
+                        dilation,
+                        kernel,
+                    )
+                    if by_lines:
+                        filled += kept_size * m
+                        line_at, filled, skip = flush_lines(stage_at, line_at, filled, skip)
+                if zero_found:
+                    for i in range(taken):
+                        mixed |= negative(x, start + i * down, rows, total, n)
+                seen |= nonfinite
+                read_to += row_bytes * taken
+                number += taken
+                line += taken
+                if line == lines:
+                    output, line = output + 1, 0
+            if by_lines:
+                flush_tail(stage_at, line_at, filled, skip)
+            if seen:
+                flags[item] = 1
+            if mixed:  # of halves no quick kernel knows what to do with a −0
+                flags[item if halves else g[ITEMS] + item] = 1
+        stream_fence()
+
+    return fold_rows

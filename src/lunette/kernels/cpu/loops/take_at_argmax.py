@@ -1,0 +1,122 @@
+"""Tangents of winners that were kept: each output takes what stands where its mark says.
+
+A mark is the winner's place in the window's box of taps (`offsets.py`). Where a tap is in memory repeats from row to row, so a
+table of taps serves many rows. A mark that is no cell of its window is not followed, and its item is flagged.
+"""
+
+# Numba types the kernels, not mypy.
+# mypy: disable-error-code="no-untyped-def,no-untyped-call"
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from numba import types
+
+from lunette.kernels.cpu.jit import intrinsics
+from lunette.kernels.cpu.jit.intrinsics import compiled, noinline, pointer
+from lunette.kernels.cpu.micro.index import batch_offset, list_offsets, list_tap_ids, skipped
+from lunette.kernels.cpu.micro.polyphase import leading_place, rows_of, tile_of, tile_rows
+from lunette.kernels.cpu.schedule.slots import (
+    AXES,
+    AXIS_WIDTH,
+    BOX,
+    COUNT,
+    DILATION,
+    EXTENT,
+    KERNEL,
+    ORIGIN,
+    RANK,
+    STEP_X,
+    STEP_Y,
+    STRIDE,
+)
+from lunette.kernels.cpu.schedule.tiling import COLUMNS, MOST, OUTPUTS, ROW_BYTES
+from lunette.kernels.cpu.simd.half import dtype_of
+from lunette.kernels.cpu.simd.prefetch import prefetch_by_rows
+from lunette.kernels.cpu.tuning import ARGMAX_CODES
+
+__all__ = ["kernel"]
+
+NO_COLUMN = 1 << 40
+"""A column that no row has."""
+
+
+@cache
+def kernel(dtype: str) -> Any:
+    """The kernel for a dtype: array 0 is the tangent of the input, 1 that of the result, 2 the marks in row-major order."""
+    outer = dtype_of(dtype, False)
+    memory, work, read, write = outer.memory, outer.work, outer.load, outer.store
+    zero, size_of = work(0), memory.bitwidth // 8
+
+    @compiled
+    def list_places(g, lists, taps, leads, rows, step, skip, places, columns):
+        """Of each mark: where its cell is in a window at position 0, and its column from there; `NO_COLUMN` if it is none."""
+        noinline()
+        rank = g[RANK]
+        e, f = AXES + (rank - 1) * AXIS_WIDTH, AXES + max(0, rank - 2) * AXIS_WIDTH
+        size, pitch, box = g[e + KERNEL], 0, 1
+        if rank > 1:
+            pitch, box = g[f + STEP_X], g[f + BOX]
+        for mark in range(ARGMAX_CODES):
+            places[mark], columns[mark] = 0, NO_COLUMN
+        for layer in range(leads):
+            for r in range(rows):
+                for t in range(size):
+                    mark, column = (taps[layer] * box + skip + r) * size + t, t * g[e + DILATION]
+                    places[mark] = lists[layer] + r * step * pitch + column * g[e + STEP_X]
+                    columns[mark] = column
+
+    @intrinsics.kernel
+    def take(dx_at, y_at, marks_at, scratch_at, g_at, flags_at, begin_unit, end_unit):
+        g, flags = pointer(g_at, types.int64), pointer(flags_at, types.uint8)
+        places = pointer(scratch_at, types.int64)
+        columns_of = pointer(scratch_at + 8 * ARGMAX_CODES, types.int64)
+        lists = pointer(scratch_at + 16 * ARGMAX_CODES, types.int64)
+        taps = pointer(scratch_at + 16 * ARGMAX_CODES + 24 * g[MOST], types.int64)
+        dx, y, marks = pointer(dx_at, memory), pointer(y_at, memory), pointer(marks_at, types.uint8)
+        rank = g[RANK]
+        e, f = AXES + (rank - 1) * AXIS_WIDTH, AXES + max(0, rank - 2) * AXIS_WIDTH
+        pitch, pitch_y, lines, row_bytes = 0, 0, 1, g[ROW_BYTES] * size_of
+        if rank > 1:
+            pitch, pitch_y, lines = g[f + STEP_X], g[f + STEP_Y], g[f + COUNT]
+        n, m, far, stride, origin = (
+            g[e + EXTENT],
+            g[e + COUNT],
+            g[e + STEP_X],
+            g[e + STRIDE],
+            g[e + ORIGIN],
+        )
+        for unit in range(begin_unit, end_unit):
+            item, lead, row_tile, column_tile = tile_of(g, unit)
+            begin, end, _, _ = tile_rows(g, row_tile, 1)
+            from_j = column_tile * g[COLUMNS]
+            outputs = min(m, from_j + g[COLUMNS]) - from_j
+            leads, _ = list_offsets(g, rank - 2, lead, lists, g[MOST])
+            list_tap_ids(g, rank - 2, lead, taps)
+            base, nonfinite, known, known_skip = batch_offset(g, item, 0), False, -1, 0
+            prefetched = read_to = base * size_of + (lead * lines + begin) * row_bytes
+            target = batch_offset(g, item, 1) + leading_place(g, lead, 1, 1) + from_j
+            for i in range(begin, end):
+                start, step, rows, _ = rows_of(g, i)
+                skip = skipped(g, f, i) if rank > 1 else 0
+                if (rows != known) | (skip != known_skip):
+                    known, known_skip = rows, skip
+                    list_places(g, lists, taps, leads, rows, step, skip, places, columns_of)
+                at, to = base + start * pitch, target + i * pitch_y
+                k = item * g[OUTPUTS] + (lead * lines + i) * m + from_j
+                if row_bytes > 0:
+                    read_to += row_bytes
+                    prefetched = prefetch_by_rows(dx_at, prefetched, read_to, n * size_of, 0)
+                for c in range(outputs):
+                    mark, position = marks[k + c], stride * (from_j + c) + origin
+                    column = position + columns_of[mark]
+                    found = (column >= 0) & (column < n)
+                    nonfinite |= not found
+                    place = at + places[mark] + position * far if found else base
+                    y[to + c] = write(read(dx[place]) + zero)
+            if nonfinite:
+                flags[item] = 1
+
+    return take

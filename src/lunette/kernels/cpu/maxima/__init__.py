@@ -1,1 +1,0 @@
-"""Max over any windows: its values, its winners, and its derivatives by them."""

@@ -1,1 +1,0 @@
-"""Mean over any windows, and its gradient."""

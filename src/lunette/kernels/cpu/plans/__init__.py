@@ -1,1 +1,0 @@
-"""What a call needs to know before it touches a cell: tables of int64 that kernels read, and the sizes behind them."""

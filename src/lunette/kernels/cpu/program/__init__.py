@@ -1,0 +1,1 @@
+"""Prepared calls: kernels, their schedules and the threads that run them."""

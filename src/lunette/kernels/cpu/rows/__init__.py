@@ -1,1 +1,0 @@
-"""What kernels are made of: where rows are, how they are fetched, folded along and across."""

@@ -1,1 +1,0 @@
-"""Prepared calls, and the threads that share them out."""

@@ -1,0 +1,1 @@
+"""Vectors of 64 bytes: loads, stores, shuffles, prefetch, streaming stores."""

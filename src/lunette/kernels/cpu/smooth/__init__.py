@@ -1,1 +1,0 @@
-"""Smooth max over small windows: its values, tangents and gradients."""

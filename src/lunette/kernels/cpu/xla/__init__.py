@@ -1,0 +1,1 @@
+"""XLA's calls of our handler, served without the interpreter."""
