@@ -19,6 +19,7 @@ TARGETS: dict[str, tuple[str, str]] = {
     "torch": ("torch", "Torch"),
     "torch-compile": ("torch", "TorchCompile"),
     "jax": ("jax", "Jax"),
+    "lunette-jax": ("lunette_jax", "LunetteJax"),
     "onnxruntime": ("onnxruntime", "OnnxRuntime"),
     "onnx-reference": ("onnx_reference", "OnnxReference"),
     "scipy": ("scipy", "Scipy"),

@@ -1,0 +1,1 @@
+"""Tasks on the CPU: a handler that XLA calls with the addresses of arrays."""
