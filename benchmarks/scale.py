@@ -52,7 +52,7 @@ def in_memory(x: Any, rounds: int) -> dict[str, Any]:
     import tinybrain
     from skimage.transform import downscale_local_mean
 
-    from lunette.scale.halving import halve
+    import lunette as ln
 
     fortran = np.asfortranarray(x)
     down = tensorstore.downsample(tensorstore.array(x), [2, 2, 2], "mean")
@@ -60,7 +60,7 @@ def in_memory(x: Any, rounds: int) -> dict[str, Any]:
     coarse = da.coarsen(np.mean, lazy, {0: 2, 1: 2, 2: 2})
     functions: dict[str, Callable[[], Any]] = {
         "copy": x.copy,
-        "lunette": lambda: halve(x, (2, 2, 2)),
+        "lunette": lambda: ln.avg_pool(x, (2, 2, 2), dtype="same"),
         "tensorstore": lambda: down.read().result(),
         "tinybrain": lambda: tinybrain.downsample_with_averaging(fortran, (2, 2, 2)),
         "dask.array.coarsen": lambda: coarse.round().astype("u1").compute(),

@@ -3,9 +3,8 @@
 import numpy as np
 from typer.testing import CliRunner
 
+import lunette as ln
 from lunette.cli import app
-from lunette.regions import Sliding
-from lunette.scale.operators import integer_mean
 
 
 def lunette(*arguments, code=0):
@@ -26,8 +25,4 @@ def halved(x, axes=None):
     """The rounded mean over pairs, in memory."""
     axes = range(x.ndim) if axes is None else axes
     factors = [2 if a in axes and n > 1 else 1 for a, n in enumerate(x.shape)]
-    parts = tuple(
-        Sliding(k, ceil_mode=True).part(n, 0, -(-n // k))
-        for n, k in zip(x.shape, factors, strict=True)
-    )
-    return integer_mean(x, parts)
+    return ln.avg_pool(x, tuple(factors), dtype="same", ceil_mode=True)

@@ -86,7 +86,7 @@ def test_tiff_tags(tmp_path, tag, value):
     tifffile.imwrite(source, volume((40, 40)), photometric="minisblack", metadata=None)
     patched(source, tag, value)
     code, _ = attempt(source, tmp_path)
-    assert code == 1 or tag in (262, 277, 278)  # these may leave the cells as they are
+    assert code == 1 or tag in (262, 277, 278) or value == 3  # imagecodecs reads cells of 3 bits
 
 
 def test_a_tiff_whose_pages_go_round(tmp_path):

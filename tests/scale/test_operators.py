@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import lunette as ln
+from lunette.kernels.cpu.integers.rounded import in_lanes
 from lunette.regions import Sliding
-from lunette.scale import halving
-from lunette.scale.operators import apply, check_dtype, integer_mean
+from lunette.scale.operators import apply, check_dtype
 
 INTEGERS = ["u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8"]
 
@@ -54,30 +55,32 @@ def test_the_mean_of_integers_is_rounded_half_to_even(shape, factors, dtype, see
         Sliding(k, ceil_mode=True).part(n, 0, -(-n // k))
         for n, k in zip(shape, factors, strict=True)
     )
-    expected = rounded_means(x, factors)
-    np.testing.assert_array_equal(integer_mean(x, parts), expected)
-    if halving.serves(x.dtype, shape, factors):
-        np.testing.assert_array_equal(halving.halve(x, factors), expected)
+    np.testing.assert_array_equal(apply("mean", x, parts), rounded_means(x, factors))
 
 
 def test_the_fast_mean_serves_what_people_use_it_for():
-    assert halving.serves(np.dtype("u1"), (512, 1024, 1024), (2, 2, 2))
-    assert halving.serves(np.dtype("u2"), (8, 64, 64), (1, 2, 2))
-    assert not halving.serves(np.dtype("u4"), (8, 64, 64), (1, 2, 2))
-    assert not halving.serves(np.dtype("u1"), (64, 64, 3), (2, 2, 1))
+    def served(dtype, shape, factors):
+        regions = tuple(Sliding(k, ceil_mode=True) for k in factors)
+        return in_lanes(np.dtype(dtype), regions, shape)
+
+    assert served("u1", (512, 1024, 1024), (2, 2, 2))
+    assert served("u2", (8, 64, 64), (1, 2, 2))
+    assert not served("u4", (8, 64, 64), (1, 2, 2))
+    assert not served("u1", (64, 64, 3), (2, 2, 1))
 
 
 def test_halves_by_hand():
     x = np.array([[0, 1], [1, 2], [2, 3], [3, 4], [254, 255]], np.uint8)
-    np.testing.assert_array_equal(halving.halve(x, (1, 2)), [[0], [2], [2], [4], [254]])
+    np.testing.assert_array_equal(ln.avg_pool(x, (1, 2), dtype="same"), [[0], [2], [2], [4], [254]])
     y = np.array([[-1, 0], [-2, -1], [-3, -2], [127, 126]], np.int8)
-    np.testing.assert_array_equal(halving.halve(y, (1, 2)), [[0], [-2], [-2], [126]])
+    np.testing.assert_array_equal(ln.avg_pool(y, (1, 2), dtype="same"), [[0], [-2], [-2], [126]])
 
 
 OPERATORS = {
     "max": max,
     "min": min,
     "mean": lambda cells: round(Fraction(sum(cells), len(cells))),
+    "mode": lambda cells: max(sorted(cells), key=cells.count),
 }
 
 

@@ -46,7 +46,7 @@ POOL = ["pool", "max", "--kernel", "2,2"]
         ([*POOL, "--chunks", "4"], "--chunks (4,): expected 2 sizes"),
         ([*POOL, "--chunks", "0,4"], "--chunks (0, 4): expected sizes of at least 1"),
         ([*POOL, "--chunks", "4,4", "--shards", "6,8"], "--shards (6, 8): expected multiples"),
-        ([*POOL, "--compression", "rar"], "--compression 'rar'"),
+        ([*POOL, "--compression", "rar"], "--codec 'rar'"),
         ([*POOL, "--memory", "1MB"], "use smaller --chunks or more --memory"),
         ([*POOL, "--threads", "0"], "threads=0"),
         ([*POOL, "--axes", "yy"], "--axes 'yy'"),
@@ -101,7 +101,9 @@ def test_a_numbered_level_in_the_place_of_the_input(tmp_path):
 
 
 def test_a_png_larger_than_memory_allows(tmp_path, monkeypatch):
-    monkeypatch.setattr(work, "_resident", lambda: 100_000_000)  # other tests leave theirs behind
+    monkeypatch.setattr(
+        work, "resident_memory", lambda: 100_000_000
+    )  # other tests leave theirs behind
     source = tmp_path / "in.npy"
     np.lib.format.open_memmap(source, "w+", np.uint8, (40000, 20000))
     arguments = ["--chunks", "256,256", "--memory", "500MB"]

@@ -227,8 +227,8 @@ def test_a_resumed_run_stays_within_the_memory_of_its_own(tmp_path, monkeypatch)
     with monkeypatch.context() as patch:
         patch.setattr(run, "_wait_threads", _interrupting(run._wait_threads, after=1))
         lunette(*begin, code=130)
-    resident = work._resident() + work.SLACK
-    monkeypatch.setattr(work, "_resident", lambda: resident - work.SLACK)
+    resident = work.resident_memory() + work.SLACK
+    monkeypatch.setattr(work, "resident_memory", lambda: resident - work.SLACK)
     # Level by level, a tile would need 8.5 MB; the run that was begun does two levels at once.
     message = lunette(*begin, "--resume", "--memory", str(resident + 8_700_000), code=1)
     assert "a tile of (16, 16, 16) needs 9.0 MB, and 8.7 MB of --memory are left" in message

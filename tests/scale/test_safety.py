@@ -228,13 +228,13 @@ def test_a_lock_whose_holder_died(tmp_path, source):
 # -- Ctrl-C, and a full disk --
 
 SLOW = """
-import signal, sys, time
+import os, signal, sys, time
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have it ignored
 from lunette.scale import run
 from lunette.cli import app
 original = run.run_tile
 def slowly(*a):
-    print("tile", flush=True)
+    os.write(1, b"tile\n")  # in one piece, whichever threads are at it
     time.sleep(0.05)
     return original(*a)
 run.run_tile = slowly

@@ -30,7 +30,7 @@ from lunette.ops.base import Op
 from lunette.ops.convolution import Convolution
 from lunette.ops.pooling import Pool, Pooling
 from lunette.positions import unravel
-from lunette.reductions import Max, Mean, Reduction
+from lunette.reductions import Max, Mean, Min, Reduction
 from lunette.regions import Region
 from lunette.unpooling import check_operands
 
@@ -55,7 +55,7 @@ def forward_with_indices(
 ) -> Any:
     """A max's value and each winner's flat position in the pooled axes of the whole array, lazy."""
     arrays = _checked(op, operands, backend)
-    if not isinstance(op, Pooling) or not isinstance(op.reduction, Max):
+    if not isinstance(op, Pooling) or not isinstance(op.reduction, (Max, Min)):
         raise TypeError(f"{op!r}: only a max has indices")
     pairs = _pool(op, "forward_with_indices", arrays, backend, chunks)
     return _item(pairs, 0, arrays[0].dtype), _item(pairs, 1, np.dtype(np.int64))

@@ -16,12 +16,24 @@ import xarray as xr
 
 from lunette import dispatch
 from lunette.arguments import tuple_of_sizes
+from lunette.axes import order, turned
 from lunette.functional import max_unpool
 from lunette.ops.base import Op
 from lunette.ops.pooling import Pooling
 from lunette.regions import Region, Sliding
 
-__all__ = ["by_name", "forward", "forward_with_indices", "jvp", "unpool", "unpool_by_name", "vjp"]
+__all__ = [
+    "by_name",
+    "forward",
+    "forward_with_indices",
+    "jvp",
+    "labelled",
+    "moved",
+    "shapeless",
+    "unpool",
+    "unpool_by_name",
+    "vjp",
+]
 
 
 # -- the verbs: the last dimensions are pooled --
@@ -30,21 +42,21 @@ __all__ = ["by_name", "forward", "forward_with_indices", "jvp", "unpool", "unpoo
 def forward(op: Op, operands: tuple[Any, ...], backend: str | None) -> Any:
     """The op's value."""
     op, x = _checked(op, operands)
-    return _pooled(op, x, dispatch.forward(op, x.data, backend=backend))
+    return labelled(op, x, dispatch.forward(op, x.data, backend=backend))
 
 
 def forward_with_indices(op: Op, operands: tuple[Any, ...], backend: str | None) -> Any:
     """A max's value and the flat positions of its winners in the pooled dimensions."""
     op, x = _checked(op, operands)
     value, indices = dispatch.forward_with_indices(op, x.data, backend=backend)
-    return _pooled(op, x, value), _pooled(op, x, indices)
+    return labelled(op, x, value), labelled(op, x, indices)
 
 
 def jvp(op: Op, operands: tuple[Any, ...], tangents: tuple[Any, ...], backend: str | None) -> Any:
     """The directional derivative."""
     op, x = _checked(op, operands)
     directions = tuple(_data(t, x.dims, "tangent of x") for t in tangents)
-    return _pooled(op, x, dispatch.jvp(op, (x.data,), directions, backend=backend))
+    return labelled(op, x, dispatch.jvp(op, (x.data,), directions, backend=backend))
 
 
 def vjp(op: Op, operands: tuple[Any, ...], grad: Any, backend: str | None) -> tuple[Any, ...]:
@@ -71,6 +83,21 @@ def _data(x: Any, dims: tuple[Any, ...], name: str) -> Any:
     if set(x.dims) != set(dims):
         raise ValueError(f"{name} has dimensions {x.dims}; expected {dims}")
     return x.transpose(*dims).data
+
+
+# -- axes that are not the last --
+
+
+def moved(x: Any, source: tuple[int, ...], destination: tuple[int, ...]) -> Any:
+    """The array with some axes moved; of a DataArray, its dimensions."""
+    if not isinstance(x, xr.DataArray):
+        return turned(x, source, destination)
+    return x.transpose(*(x.dims[axis] for axis in order(x.ndim, source, destination)))
+
+
+def shapeless(operands: tuple[Any, ...]) -> bool:
+    """Whether dimensions are in an order of their own: two DataArrays are matched by name."""
+    return len(operands) > 1
 
 
 # -- unpooling --
@@ -122,6 +149,10 @@ def by_name(
         raise TypeError(
             f"a dict of sizes names dimensions: expected an xarray DataArray, got {type(x).__name__}"
         )
+    if options.get("axes") is not None:
+        raise TypeError(
+            f"axes={options['axes']!r}: a dict of sizes names the dimensions already; give one of both"
+        )
     pooled = _named(x, window)
     sizes = tuple(window[d] for d in pooled)
     options = {name: _per_dimension(v, name, pooled) for name, v in options.items()}
@@ -157,7 +188,7 @@ def _per_dimension(value: Any, name: str, pooled: list[Any]) -> Any:
 # -- coordinates --
 
 
-def _pooled(op: Pooling, x: Any, data: Any) -> Any:
+def labelled(op: Pooling, x: Any, data: Any) -> Any:
     """The result with what is known of x."""
     regions = dict(zip(x.dims[x.ndim - op.rank :], op.regions, strict=True))
     coordinates = {}

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from lunette.regions import Sliding
+from lunette.scale.axes import SPACE
 from lunette.scale.errors import ScaleError
 from lunette.scale.locks import lock_path
 from lunette.scale.operators import OPERATORS
 from lunette.scale.plan import Step
+from lunette.scale.storage import DEFAULT, Storage, check_codec
 from lunette.scale.stores import Source
 from lunette.scale.workspace import folder_of, journal_of
 
@@ -23,8 +25,9 @@ __all__ = [
     "check_out",
     "check_paths",
     "checked",
-    "chunks_and_unit",
     "on_axes",
+    "storage_of",
+    "version_of",
 ]
 
 SIDES = {1: 1 << 20, 2: 1024, 3: 128}
@@ -38,13 +41,36 @@ class Options:
     memory: int | None = None
     chunks: tuple[int, ...] | None = None
     shards: tuple[int, ...] | None = None
-    compression: str = "zstd"
+    codec: str = ""
+    format: str = ""
     threads: int | None = None
     scheduler: str | None = None
     resume: bool = False
     force: bool = False
     array: str = ""
     axes: str = ""
+    series: int | None = None
+    nodata: float | int | None = None
+    skipna: bool = False
+
+    def mark(self, dtype: str) -> float | int | None:
+        """What stands for no data in this dtype; integers have no NaN to skip."""
+        if self.nodata is not None:
+            return self.nodata
+        return float("nan") if self.skipna and dtype[1] == "f" else None
+
+
+FORMATS = {"0.4": 2, "zarr2": 2, "2": 2, "0.5": 3, "zarr3": 3, "3": 3}
+"""Versions of OME-NGFF and of Zarr, by the version of Zarr that both are."""
+
+
+def version_of(text: str, source: Source) -> int:
+    """The version of Zarr to write: the one that is asked for, or the input's."""
+    if not text:
+        return source.kept.version or 3
+    if text not in FORMATS:
+        raise ScaleError(f"--format {text!r}: expected one of {', '.join(FORMATS)}")
+    return FORMATS[text]
 
 
 def checked(check: Callable[[], Any]) -> Any:
@@ -121,32 +147,45 @@ def on_axes(source: Source, regions: tuple[Sliding, ...]) -> tuple[Sliding, ...]
     return (one,) * (rank - len(regions)) + regions
 
 
-def chunks_and_unit(
-    source: Source, steps: tuple[Step, ...], options: Options
-) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Chunks of the output, and the unit that has one writer: a chunk, or a shard."""
+def storage_of(source: Source, kind: str, options: Options) -> Storage:
+    """Chunks, shards, codec and version: those of the input, if it is Zarr and nothing else is asked."""
     rank = len(source.shape)
     for name, given in (("chunks", options.chunks), ("shards", options.shards)):
         if given is not None and len(given) != rank:
             raise ScaleError(f"--{name} {given}: expected {rank} sizes, one per axis")
         if given is not None and min(given) < 1:
             raise ScaleError(f"--{name} {given}: expected sizes of at least 1")
-    if options.compression not in ("zstd", "none"):
-        raise ScaleError(f"--compression {options.compression!r}: expected 'zstd' or 'none'")
+    if options.codec:
+        check_codec(options.codec)
+    version = version_of(options.format, source)
+    kept = source.kept
+    as_it_is = kind == "zarr" and version == kept.version
+    if as_it_is and not (options.chunks or options.shards or options.codec) and kept.like:
+        return Storage(source.chunks, kept.shards, "", version, kept.like)
+    codec = options.codec or DEFAULT
     chunks = options.chunks
     if chunks is None and source.kind == "zarr":
         chunks = source.chunks
     if chunks is None:
-        spatial = sum(a in "zyx" for a in source.axes)
-        side = SIDES[max(1, spatial)]
-        chunks = tuple(
-            side if a in "zyx" else (n if source.axes.endswith("c") and a == "c" else 1)
-            for a, n in zip(source.axes, source.shape, strict=True)
-        )
+        chunks = _usual_chunks(source)
     if options.chunks is None:
         chunks = tuple(min(c, n) for c, n in zip(chunks, source.shape, strict=True))
-    if options.shards is None:
-        return chunks, chunks
-    if any(s % c for s, c in zip(options.shards, chunks, strict=True)):
-        raise ScaleError(f"--shards {options.shards}: expected multiples of the chunks {chunks}")
-    return chunks, options.shards
+    shards = options.shards
+    if shards is None and options.chunks is None and kept.shards and version == 3:
+        shards = kept.shards if chunks == source.chunks else None
+    if shards is None:
+        return Storage(chunks, None, codec, version)
+    if version == 2 and kind == "zarr":
+        raise ScaleError(f"--shards {shards}: Zarr 2 has none; expected --format 0.5")
+    if any(s % c for s, c in zip(shards, chunks, strict=True)):
+        raise ScaleError(f"--shards {shards}: expected multiples of the chunks {chunks}")
+    return Storage(chunks, shards, codec, version)
+
+
+def _usual_chunks(source: Source) -> tuple[int, ...]:
+    spatial = sum(a in SPACE for a in source.axes)
+    side = SIDES[max(1, spatial)]
+    return tuple(
+        side if a in SPACE else (n if source.axes.endswith("c") and a == "c" else 1)
+        for a, n in zip(source.axes, source.shape, strict=True)
+    )

@@ -15,10 +15,14 @@ import numpy as np
 
 from lunette.scale.bounded import expand
 from lunette.scale.errors import ScaleError
+from lunette.scale.packages import require
 
 __all__ = ["check_segments", "guard"]
 
 JPEG = (6, 7, 33007)
+FOREIGN = {5: "LZW", **dict.fromkeys(JPEG, "JPEG")}
+"""Compressions that tifffile leaves to imagecodecs."""
+
 NAMES = {8: "zlib", 32946: "zlib", 34925: "lzma", 50000: "zstd"}
 
 
@@ -93,6 +97,10 @@ def guard(series: Any) -> None:
 def _decompressor(page: Any) -> Callable[[Any, int], Any] | None:
     """What expands a segment to at most so many bytes; None where nothing is compressed."""
     compression = int(page.compression)
+    if compression in FOREIGN:
+        require("imagecodecs", f"a TIFF of {FOREIGN[compression]}")
+    if int(page.predictor) == 3:
+        require("imagecodecs", "a TIFF of floats that are stored as differences")
     if compression == 1:
         return None
     if compression in NAMES:
@@ -103,10 +111,8 @@ def _decompressor(page: Any) -> Callable[[Any, int], Any] | None:
     if compression in JPEG:
         return _check_jpeg
     if compression == 5:
-        try:
-            from imagecodecs import lzw_decode
-        except ImportError:
-            raise ScaleError("an LZW-compressed TIFF needs the package imagecodecs") from None
+        from imagecodecs import lzw_decode
+
         return lambda data, limit: lzw_decode(data, out=limit)
     raise ScaleError(f"TIFF compression {compression} is not known; convert the file first")
 

@@ -8,38 +8,39 @@ behind `bounded.expand`.
 from __future__ import annotations
 
 import asyncio
-import os
-import stat
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import zarr
 from numcodecs.abc import Codec as Numcodec
 from zarr.abc.codec import ArrayBytesCodec, BytesBytesCodec
-from zarr.abc.store import OffsetByteRequest, RangeByteRequest, SuffixByteRequest
+from zarr.abc.store import OffsetByteRequest, RangeByteRequest, Store, SuffixByteRequest
 from zarr.codecs import ShardingCodec
 from zarr.codecs._v2 import V2Codec
 from zarr.core.buffer import default_buffer_prototype
 from zarr.registry import get_pipeline_class
-from zarr.storage import LocalStore
 
 from lunette.scale import zarr_metadata
 from lunette.scale.bounded import EXPANDING, expand
+from lunette.scale.containers import Container, container_of
 from lunette.scale.errors import ScaleError
+from lunette.scale.plain_zarr import PlainArray, plain_codec
 
 __all__ = ["open_array"]
 
 
-def open_array(path: str, inner: str) -> Any:
-    """The array at a path in a store, to be read."""
-    kind, version, found, _ = zarr_metadata.node(Path(path, inner))
+def open_array(path: str, inner: str, cells: bool = False) -> Any:
+    """The array at a path in a store: described by the Zarr library, or to have its `cells` read by slices."""
+    container = container_of(path)
+    kind, version, found, _ = zarr_metadata.node(container, inner)
     if kind != "array":
         raise ScaleError(f"{inner!r} in IN={path!r} is a group, not an array")
     largest = zarr_metadata.check_array(version, found)
-    store = BoundedStore(path, largest)
+    store = BoundedStore(container, largest)
     array = zarr.open_array(store, path=inner or None, mode="r", zarr_format=version)
     metadata: Any = array.metadata
+    if cells and plain_codec(version, found) is not None:
+        return PlainArray(container, inner, array, {"zarr_format": version, **found}, largest)
     codecs: Any
     if version == 3:
         codecs = _guarded(metadata.codecs)
@@ -54,12 +55,14 @@ def open_array(path: str, inner: str) -> Any:
     return array
 
 
-class BoundedStore(LocalStore):  # type: ignore[misc]
-    """A folder whose files are plain, and no larger than they have reason to be."""
+class BoundedStore(Store):  # type: ignore[misc]
+    """The files of a container, none larger than it has reason to be; to be read."""
 
-    def __init__(self, root: Path | str, largest: int = 0) -> None:
-        super().__init__(root, read_only=True)
-        self.largest = largest
+    supports_writes = supports_deletes = supports_listing = supports_partial_writes = False
+
+    def __init__(self, container: Container, largest: int = 0) -> None:
+        super().__init__(read_only=True)
+        self.container, self.largest = container, largest
 
     async def get(self, key: str, prototype: Any = None, byte_range: Any = None) -> Any:
         """The bytes of a file; None only where there is no such name."""
@@ -68,45 +71,44 @@ class BoundedStore(LocalStore):  # type: ignore[misc]
         return None if data is None else prototype.buffer.from_bytes(data)
 
     def _bytes(self, key: str, request: Any) -> bytes | None:
-        path = self.root / key
-        try:
-            handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-        except FileNotFoundError:
-            return None
-        try:
-            status = os.fstat(handle)
-            if not stat.S_ISREG(status.st_mode):
-                raise ScaleError(f"{str(path)!r} is a folder or a device, where a file should be")
-            start, end = _span(request, status.st_size, path)
-            metadata = path.name in ("zarr.json", ".zarray", ".zattrs", ".zgroup", ".zmetadata")
-            largest = zarr_metadata.LARGEST if metadata else self.largest
-            if not status.st_size:
-                raise ScaleError(f"{str(path)!r} is empty")
-            if end - start > largest:
-                raise ScaleError(
-                    f"{str(path)!r} has {end - start} bytes; expected at most {largest} of its chunk"
-                )
-            parts = []
-            while start < end and (part := os.pread(handle, end - start, start)):
-                parts.append(part)
-                start += len(part)
-        finally:
-            os.close(handle)
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+        span: Any = None
+        if isinstance(request, RangeByteRequest):
+            span = (request.start, request.end)
+        elif isinstance(request, OffsetByteRequest):
+            span = (request.offset, None)
+        elif isinstance(request, SuffixByteRequest):
+            span = request.suffix
+        name = key.rpartition("/")[2]
+        metadata = name in (*zarr_metadata.NAMES, ".zattrs", ".zmetadata")
+        return self.container.read(key, span, zarr_metadata.LARGEST if metadata else self.largest)
 
+    async def get_partial_values(self, prototype: Any, key_ranges: Any) -> list[Any]:
+        """Several of them."""
+        return [await self.get(key, prototype, span) for key, span in key_ranges]
 
-def _span(request: Any, size: int, path: Path) -> tuple[int, int]:
-    """The bytes that were asked for; a file that does not have them was cut short."""
-    start, end = 0, size
-    if isinstance(request, RangeByteRequest):
-        start, end = request.start, request.end
-    elif isinstance(request, OffsetByteRequest):
-        start = request.offset
-    elif isinstance(request, SuffixByteRequest):
-        start = size - request.suffix
-    if not 0 <= start <= end <= size:
-        raise ScaleError(f"{str(path)!r} has {size} bytes, and {start} to {end} were asked for")
-    return start, end
+    async def exists(self, key: str) -> bool:
+        """Whether there is such a name."""
+        return await self.get(key) is not None
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    __hash__ = Store.__hash__
+
+    async def set(self, key: str, value: Any) -> None:
+        raise NotImplementedError
+
+    async def delete(self, key: str) -> None:
+        raise NotImplementedError
+
+    def list(self) -> Any:
+        raise NotImplementedError
+
+    def list_prefix(self, prefix: str) -> Any:
+        raise NotImplementedError
+
+    def list_dir(self, prefix: str) -> Any:
+        raise NotImplementedError
 
 
 # -- codecs --

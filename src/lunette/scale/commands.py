@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,14 +15,33 @@ from lunette.scale.errors import one_line
 
 __all__ = ["pool", "pyramid"]
 
-In = Annotated[Path, typer.Argument(metavar="IN", help="A .npy, .tif, .png or Zarr array.")]
+EVERY = 30
+"""Seconds between lines of progress, where nobody watches a bar."""
+
+In = Annotated[
+    str, typer.Argument(metavar="IN", help="A .npy, .tif, .png or Zarr array, also at a URL.")
+]
 Out = Annotated[Path, typer.Argument(metavar="OUT", help="Where to write; the suffix says what.")]
 Memory = Annotated[
     str, typer.Option(help="Most memory to use, such as 2GB; half of the machine's by default.")
 ]
 Chunks = Annotated[str, typer.Option(help="Chunks of the output, such as 64,64,64.")]
 Shards = Annotated[str, typer.Option(help="Shards of a Zarr output: multiples of the chunks.")]
-Compression = Annotated[str, typer.Option(help="zstd or none, for Zarr.")]
+Codec = Annotated[
+    str,
+    typer.Option(
+        "--codec",
+        "--compression",
+        help="none, zstd:3, gzip:6 or blosc:5, for Zarr and TIFF; by default as IN has it, or zstd:1.",
+    ),
+]
+Format = Annotated[
+    str,
+    typer.Option("--format", help="0.4 (Zarr 2) or 0.5 (Zarr 3); by default the version of IN."),
+]
+Series = Annotated[
+    int | None, typer.Option(help="Which image of a TIFF or a bioformats2raw store, from 0.")
+]
 Threads = Annotated[int | None, typer.Option(help="Tiles at once; one per core by default.")]
 Scheduler = Annotated[
     str, typer.Option(help="Address of a dask.distributed scheduler that sees the same files.")
@@ -29,12 +49,23 @@ Scheduler = Annotated[
 Resume = Annotated[bool, typer.Option("--resume", help="Go on with an output that was begun.")]
 Force = Annotated[bool, typer.Option("--force", help="Write over an output that exists.")]
 ArrayName = Annotated[str, typer.Option("--array", help="The array of a Zarr group to read.")]
-Axes = Annotated[str, typer.Option(help="Names of the axes of IN, of t, c, z, y, x: such as czyx.")]
+Axes = Annotated[
+    str, typer.Option(help="Axes of IN in place of those it names: czyx, or time,lat,lon.")
+]
+NoData = Annotated[
+    str, typer.Option("--nodata", help="A number, or nan, whose cells have no part in a value.")
+]
+SkipNa = Annotated[bool, typer.Option("--skipna", help="Leave NaN out, as --nodata nan does.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress bar, no closing line.")]
 
 
 def pool(
-    operator: Annotated[str, typer.Argument(help="mean, max, min, or stride (plain subsampling).")],
+    operator: Annotated[
+        str,
+        typer.Argument(
+            help="mean, max, min, mode, sparse-mode (zeros have no vote), or stride (plain subsampling)."
+        ),
+    ],
     source: In,
     out: Out,
     kernel: Annotated[str, typer.Option(help="Cells of a window along the last axes: 2,2,2.")],
@@ -46,13 +77,17 @@ def pool(
     memory: Memory = "",
     chunks: Chunks = "",
     shards: Shards = "",
-    compression: Compression = "zstd",
+    codec: Codec = "",
+    format: Format = "",
     threads: Threads = None,
     scheduler: Scheduler = "",
     resume: Resume = False,
     force: Force = False,
     array: ArrayName = "",
     axes: Axes = "",
+    series: Series = None,
+    nodata: NoData = "",
+    skipna: SkipNa = False,
     quiet: Quiet = False,
 ) -> None:
     """Pool an array of any size on disk, in bounded memory.
@@ -64,8 +99,21 @@ def pool(
     def do(progress: Any) -> Any:
         from lunette.scale import work
 
-        options = _options(
-            memory, chunks, shards, compression, threads, scheduler, resume, force, array, axes
+        options = work.Options(
+            memory=_bytes(memory),
+            chunks=_sizes(chunks, "chunks") if chunks else None,
+            shards=_sizes(shards, "shards") if shards else None,
+            codec=codec,
+            format=format,
+            threads=threads,
+            scheduler=scheduler or None,
+            resume=resume,
+            force=force,
+            array=array,
+            axes=axes,
+            series=series,
+            nodata=_number(nodata),
+            skipna=skipna,
         )
         return work.pool(
             operator,
@@ -84,21 +132,46 @@ def pool(
 
 def pyramid(
     source: In,
-    out: Out,
-    levels: Annotated[int, typer.Option(help="How many times to halve z, y and x.")],
+    out: Annotated[
+        Path | None,
+        typer.Argument(metavar="[OUT]", help="Where to write; the suffix says what."),
+    ] = None,
+    levels: Annotated[
+        int | None,
+        typer.Option(help="How many; by default until the longest axis fits into a chunk."),
+    ] = None,
     op: Annotated[
-        str, typer.Option(help="mean, max, min, or stride (plain subsampling).")
-    ] = "mean",
+        str,
+        typer.Option(
+            help="mean, max, min, mode, sparse-mode (zeros have no vote), or stride (plain subsampling)."
+            " By default the mean, with a warning where integers look like labels."
+        ),
+    ] = "",
+    factors: Annotated[
+        str,
+        typer.Option(
+            help="Factor of each axis: 2, or z=1,y=2,x=2; with ; between levels. By default axes of"
+            " space are halved, those with the smallest cells first."
+        ),
+    ] = "",
+    in_place: Annotated[
+        bool,
+        typer.Option("--in-place", help="Add levels to the multiscale image that IN is; no OUT."),
+    ] = False,
     memory: Memory = "",
     chunks: Chunks = "",
     shards: Shards = "",
-    compression: Compression = "zstd",
+    codec: Codec = "",
+    format: Format = "",
     threads: Threads = None,
     scheduler: Scheduler = "",
     resume: Resume = False,
     force: Force = False,
     array: ArrayName = "",
     axes: Axes = "",
+    series: Series = None,
+    nodata: NoData = "",
+    skipna: SkipNa = False,
     quiet: Quiet = False,
 ) -> None:
     """Halve an array again and again: OME-NGFF 0.5 in Zarr, OME-TIFF (y and x), or numbered files.
@@ -109,42 +182,37 @@ def pyramid(
 
     def do(progress: Any) -> Any:
         from lunette.scale import work
+        from lunette.scale.errors import ScaleError
 
-        options = _options(
-            memory, chunks, shards, compression, threads, scheduler, resume, force, array, axes
+        options = work.Options(
+            memory=_bytes(memory),
+            chunks=_sizes(chunks, "chunks") if chunks else None,
+            shards=_sizes(shards, "shards") if shards else None,
+            codec=codec,
+            format=format,
+            threads=threads,
+            scheduler=scheduler or None,
+            resume=resume,
+            force=force,
+            array=array,
+            axes=axes,
+            series=series,
+            nodata=_number(nodata),
+            skipna=skipna,
         )
-        return work.pyramid(op, source, out, levels, options, progress)
+        if in_place == (out is not None):
+            raise ScaleError("expected either OUT or --in-place")
+        say = None if quiet else _say
+        return work.pyramid(
+            op or None, source, out, levels, options, progress, factors or None, say
+        )
 
     _run(do, quiet)
 
 
-def _options(
-    memory: str,
-    chunks: str,
-    shards: str,
-    compression: str,
-    threads: int | None,
-    scheduler: str,
-    resume: bool,
-    force: bool,
-    array: str,
-    axes: str,
-) -> Any:
-    """The words of the options that both commands have, as values."""
-    from lunette.scale.work import Options
-
-    return Options(
-        memory=_bytes(memory),
-        chunks=_sizes(chunks, "chunks") if chunks else None,
-        shards=_sizes(shards, "shards") if shards else None,
-        compression=compression,
-        threads=threads,
-        scheduler=scheduler or None,
-        resume=resume,
-        force=force,
-        array=array,
-        axes=axes,
-    )
+def _say(text: str) -> None:
+    """A line for the person who waits, apart from the result."""
+    typer.echo(text, err=True)
 
 
 def _run(do: Callable[[Any], Any], quiet: bool) -> None:
@@ -176,14 +244,39 @@ def _with_bar(do: Callable[[Any], Any], quiet: bool) -> Any:
 
     columns = (BarColumn(), DownloadColumn(), Speed(), TimeRemainingColumn())
     console = Console(stderr=True)
-    hidden = quiet or not console.is_terminal
-    with Progress(*columns, console=console, disable=hidden, transient=True) as bar:
+    if quiet or not console.is_terminal:
+        return do(None if quiet else _Lines().report)
+    with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task("", total=None)
 
         def progress(read: int, written: int, whole: int) -> None:
             bar.update(task, advance=read, total=whole)
 
         return do(progress)
+
+
+class _Lines:
+    """Progress in a log: a line every half minute, and none of a job that is done before."""
+
+    def __init__(self) -> None:
+        self.begun = self.last = time.monotonic()
+        self.read = 0
+
+    def report(self, read: int, written: int, whole: int) -> None:
+        """What is called after each tile."""
+        self.read += read
+        now = time.monotonic()
+        if now - self.last < EVERY:
+            return
+        self.last = now
+        speed = self.read / (now - self.begun)
+        share = min(self.read / max(whole, 1), 1)
+        left = max(whole - self.read, 0) / speed if speed else 0
+        typer.echo(
+            f"{share:.0%}: {self.read / 1e6:.0f} of {whole / 1e6:.0f} MB read, {speed / 1e6:.0f} MB/s, "
+            f"{left:.0f} s left",
+            err=True,
+        )
 
 
 def _sizes(text: str, name: str) -> tuple[int, ...]:
@@ -199,6 +292,20 @@ def _one_or_more(text: str, name: str) -> Any:
         return None
     values = _sizes(text, name)
     return values[0] if len(values) == 1 else values
+
+
+def _number(text: str) -> float | int | None:
+    """An integer, a float or nan."""
+    if not text:
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        pass
+    try:
+        return float(text)
+    except ValueError:
+        raise typer.BadParameter(f"--nodata {text!r}: expected a number, or nan") from None
 
 
 def _bytes(text: str) -> int | None:

@@ -7,16 +7,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
+from lunette.platform import flush_to_disk
+
 __all__ = ["sync_file", "sync_folder", "sync_tree"]
 
 
 def sync_file(path: Path | str) -> None:
     """The bytes of a file."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    flush_to_disk(path)
 
 
 def sync_folder(path: Path | str) -> None:

@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from lunette.platform import BINARY, NO_FOLLOW
 from lunette.scale.durable import sync_folder
 from lunette.scale.errors import ScaleError
 from lunette.scale.plan import Job
@@ -43,7 +44,7 @@ def state_of(source: Source) -> str:
         status = path.stat()
         return f"{status.st_size} {status.st_mtime_ns}"
     files = [path / source.inner / name for name in ("zarr.json", ".zarray")]
-    return "".join(f.read_text() for f in files if f.exists())
+    return "".join(f.read_text(encoding="utf-8") for f in files if f.exists())
 
 
 class Journal:
@@ -125,15 +126,16 @@ class Journal:
 
     def reopen(self) -> None:
         """Append to the journal that is there, after its last whole line."""
-        self._handle = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW)
+        self._handle = os.open(self.path, os.O_WRONLY | os.O_APPEND | NO_FOLLOW | BINARY)
         os.ftruncate(self._handle, self._length)
 
     def start(self, job: Job, plan: Any, token: str, force: bool) -> None:
         """A new journal; the plan is kept so that a run in other circumstances can go on with it."""
         header = {"job": fingerprint(job), "plan": plan, "token": token, "force": force}
+        header["from"] = job.source.inner
         header = {"lunette journal": 2, **header}
         line = json.dumps({**header, "digest": _digest(header)}) + "\n"
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | BINARY
         self._handle = os.open(self.path, flags, 0o666)
         self._length, self.header, self.state = 0, header, "begun"
         self.done, self.levels, self.whole = set(), False, False

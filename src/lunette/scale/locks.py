@@ -1,20 +1,30 @@
 """One process at a time on an output: a lock that the system takes back when its holder dies.
 
-`OUT.lock` is locked with `flock` for as long as the command runs, and says who holds it. The lock
+`OUT.lock` is locked for as long as the command runs, and says who holds it. The lock
 is the system's, not the file: a file that a killed process left behind locks nothing.
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
 import socket
 import stat
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
+from lunette.platform import (
+    BINARY,
+    NO_FOLLOW,
+    NONBLOCK,
+    AlreadyLocked,
+    can_remove_open_files,
+    lock_exclusively,
+    read_at,
+    unlock,
+    write_at,
+)
 from lunette.scale.errors import ScaleError
 
 __all__ = ["lock_path", "locked"]
@@ -41,27 +51,32 @@ def _held(path: Path) -> Iterator[None]:
     handle = _acquire(path)
     try:
         os.ftruncate(handle, 0)
-        os.pwrite(handle, FIRST + f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
+        write_at(handle, FIRST + f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
         yield
     finally:
         # While it is still ours: whoever waits for this file finds that it has lost its name.
-        if _is_at(path, handle):
+        ours = _is_at(path, handle)
+        if ours and can_remove_open_files():
             path.unlink(missing_ok=True)
+        unlock(handle)
         os.close(handle)
+        if ours and not can_remove_open_files():
+            with suppress(OSError):  # another process may have opened it by now: then it is theirs
+                path.unlink(missing_ok=True)
 
 
 def _acquire(path: Path) -> int:
     while True:
         try:
-            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+            handle = os.open(path, os.O_RDWR | os.O_CREAT | NO_FOLLOW | NONBLOCK | BINARY, 0o666)
         except OSError as error:
             raise ScaleError(
                 f"cannot make {path.with_suffix('')}: its lock {path}: {error}"
             ) from error
         try:
             _check(path, handle)
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+            lock_exclusively(handle)
+        except AlreadyLocked:
             holder = _holder(handle)
             os.close(handle)
             raise ScaleError(
@@ -82,7 +97,7 @@ def _acquire(path: Path) -> int:
 
 
 def _check(path: Path, handle: int) -> None:
-    if not stat.S_ISREG(os.fstat(handle).st_mode) or not _ours(os.pread(handle, 256, 0)):
+    if not stat.S_ISREG(os.fstat(handle).st_mode) or not _ours(read_at(handle, 256, 0)):
         raise ScaleError(
             f"{str(path)!r} is no lock of lunette's; move it away or choose another OUT"
         )
@@ -103,7 +118,7 @@ def _is_at(path: Path, handle: int) -> bool:
 def _holder(handle: int) -> str:
     """Who holds a lock; it writes its name right after it has the lock."""
     for _ in range(50):
-        text = os.pread(handle, 256, 0)
+        text = read_at(handle, 256, 0)
         if text.startswith(FIRST) and text.endswith(b"\n"):
             return text[len(FIRST) :].decode(errors="replace").strip()
         time.sleep(0.02)

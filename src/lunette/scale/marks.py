@@ -13,6 +13,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+from lunette.platform import BINARY, NO_FOLLOW, NONBLOCK
 from lunette.scale.errors import ScaleError
 
 __all__ = ["MARK", "check_ours", "discard", "mark", "marked", "names_token"]
@@ -26,20 +27,25 @@ TEXT = (
 )
 
 _TORN = r"\.[0-9a-f]{32}\.partial"
-_CHUNK = re.compile(rf"\d+({_TORN})?")
+_CHUNK = re.compile(rf"(c|(c\.)?\d+(\.\d+)*)({_TORN})?")
+_METADATA = rf"\.lunette|zarr(\.json|{_TORN})|\.z(array|attrs|group|metadata)({_TORN})?"
 _FOLDERS = {
     "partial": re.compile(r"[0-9a-f]{12}"),
     "work": re.compile(r"zarr|replaced"),
-    "zarr": re.compile(r"\d+|c"),
-    "array": re.compile(r"c"),
+    "zarr": re.compile(r"\d+|c|labels"),
+    "array": re.compile(r"\d+|c"),
     "chunks": re.compile(r"\d+"),
+    "labels": re.compile(r"\w[\w .-]*"),
+    "label": re.compile(r"\w[\w .-]*"),
 }
 _FILES = {
     "partial": re.compile(r"\.lunette"),
     "work": re.compile(r"level-\d+\.npy|made-\d+\.\w+(\.new)?"),
-    "zarr": re.compile(rf"\.lunette|zarr(\.json|{_TORN})"),
-    "array": re.compile(rf"\.lunette|zarr(\.json|{_TORN})"),
+    "zarr": re.compile(_METADATA),
+    "array": re.compile(rf"{_METADATA}|{_CHUNK.pattern}"),
     "chunks": _CHUNK,
+    "labels": re.compile(_METADATA),
+    "label": re.compile(rf"{_METADATA}|{_CHUNK.pattern}"),
 }
 """Names that the commands give: `partial` is OUT.partial, `work` a folder in it, `zarr` an output."""
 
@@ -47,7 +53,7 @@ _FILES = {
 def mark(folder: Path, token: str = "") -> None:
     """Mark a folder that we have just made; of a workspace, with the token of its journal."""
     text = (TEXT + f"{token}\n" * bool(token)).encode()
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | NO_FOLLOW | BINARY
     handle = os.open(folder / MARK, flags, 0o666)
     try:
         os.write(handle, text)
@@ -76,7 +82,7 @@ def names_token(folder: Path, token: str) -> bool:
 def _mark_of(folder: Path) -> str | None:
     """The text of the mark; None where there is none, or what is there is no file."""
     try:
-        handle = os.open(folder / MARK, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        handle = os.open(folder / MARK, os.O_RDONLY | NO_FOLLOW | NONBLOCK | BINARY)
     except OSError:
         return None
     try:
@@ -101,7 +107,7 @@ def check_ours(folder: Path, kind: str, name: str) -> None:
         raise ScaleError(
             f"{name}: {str(folder)!r} was not made by lunette, for it lacks the mark {MARK}; {remedy}"
         )
-    for path in _strangers(folder, kind):
+    for path in _strangers(folder, _whole(folder, kind)):
         raise ScaleError(
             f"{name}: {str(folder)!r} was made by lunette, but {str(path)!r} was not; {remedy}"
         )
@@ -114,10 +120,11 @@ def discard(folder: Path, kind: str) -> None:
     """
     if not os.path.lexists(folder):
         return
+    kind = _whole(folder, kind)
     entries = sorted(os.scandir(folder), key=lambda e: e.name == MARK)
     for entry in entries:
         if entry.is_dir(follow_symlinks=False):
-            if _FOLDERS[kind].fullmatch(entry.name):
+            if _FOLDERS[kind].fullmatch(entry.name) and _known(entry, kind):
                 discard(Path(entry.path), _below(kind, entry.name))
         elif entry.is_file(follow_symlinks=False) and _FILES[kind].fullmatch(entry.name):
             os.unlink(entry.path)
@@ -129,19 +136,35 @@ def discard(folder: Path, kind: str) -> None:
         ) from error
 
 
+def _whole(folder: Path, kind: str) -> str:
+    """An output that is marked itself is an array; a group of levels is not."""
+    return "array" if kind == "zarr" and marked(folder) else kind
+
+
+def _known(entry: os.DirEntry[str], kind: str) -> bool:
+    """Whether a folder of any name, or one that others make too, bears our mark."""
+    named = (kind == "zarr" and entry.name == "labels") or kind == "labels"
+    return not named or marked(Path(entry.path))
+
+
 def _below(kind: str, name: str) -> str:
     """The kind of a folder in a folder."""
     if kind == "partial":
         return "work"
     if kind == "work":
         return "zarr"
-    return "chunks" if name == "c" or kind == "chunks" else "array"
+    if kind in ("labels", "label"):
+        return "label"
+    if name == "labels":
+        return "labels"
+    return "chunks" if name == "c" or kind in ("chunks", "array") else "array"
 
 
 def _strangers(folder: Path, kind: str) -> Iterator[Path]:
     """Whatever has no name that the commands give, or is no plain file or folder."""
     for entry in sorted(os.scandir(folder), key=lambda e: e.name):
-        if entry.is_dir(follow_symlinks=False) and _FOLDERS[kind].fullmatch(entry.name):
+        folders = entry.is_dir(follow_symlinks=False) and _FOLDERS[kind].fullmatch(entry.name)
+        if folders and _known(entry, kind):
             if os.path.ismount(entry.path):
                 yield Path(entry.path)
             yield from _strangers(Path(entry.path), _below(kind, entry.name))

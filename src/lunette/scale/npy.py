@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["BAND", "header", "read", "write"]
+__all__ = ["BAND", "Header", "header", "read", "write"]
 
 Array = np.ndarray[Any, Any]
 Ranges = tuple[tuple[int, int], ...]
@@ -72,9 +72,9 @@ def header(path: str) -> Header:
     return Header(shape, dtype, offset, bool(fortran and len(shape) > 1))
 
 
-def read(path: str, ranges: Ranges) -> Array:
-    """A copy of the cells of these ranges."""
-    found = header(path)
+def read(path: str, ranges: Ranges, found: Header | None = None) -> Array:
+    """A copy of the cells of these ranges; `found` says how they lie in a file that is no `.npy`."""
+    found = found or header(path)
     if found.fortran:  # the file of the transposed array in C order
         ranges = ranges[::-1]
     out = np.empty([hi - lo for lo, hi in ranges], found.dtype)

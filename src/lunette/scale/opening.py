@@ -1,102 +1,129 @@
-"""What there is to read at a path: the shape, the axes and where cells stand; no cell is read."""
+"""What there is to read at a place: the shape, the axes and where cells stand; no cell is read."""
 
 from __future__ import annotations
 
+import json
 import logging
-import re
+from collections.abc import Callable
 from math import prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from lunette.scale import memory, npy
+from lunette.platform import allocations_limited
+from lunette.scale import axes, hdf5, nifti, npy, volumes, zarr_source
+from lunette.scale.containers import container_of, is_remote
+from lunette.scale.described import Described, Kept
 from lunette.scale.errors import ScaleError
-from lunette.scale.ngff import read_metadata
+from lunette.scale.packages import require_for
 from lunette.scale.stores import Source
-from lunette.scale.zarr_metadata import node
+from lunette.scale.zarr_metadata import NAMES
 
-__all__ = ["SYMBOLS", "kind_of", "open_source"]
+__all__ = ["kind_of", "open_source"]
 
-SUFFIXES = {".npy": "npy", ".tif": "tif", ".tiff": "tif", ".png": "png", ".zarr": "zarr"}
-DEFAULT_AXES = {1: "x", 2: "yx", 3: "zyx", 4: "czyx", 5: "tczyx"}
+SUFFIXES = {
+    ".npy": "npy",
+    ".tif": "tif",
+    ".tiff": "tif",
+    ".png": "png",
+    ".zarr": "zarr",
+    ".zip": "zarr",
+    **dict.fromkeys((".h5", ".hdf5", ".hdf", ".he5", ".nwb", ".nxs", ".ims"), "hdf5"),
+    ".nii": "nifti",
+}
+WRITTEN = (".npy", ".tif", ".tiff", ".png", ".zarr")
 LARGEST = 1 << 55
 """Bytes of an array that anyone has: a larger one is a mistake, or a trap."""
 
 DESCRIBING = 1 << 30
 """Bytes that it may take to find out what a file holds."""
 
-SYMBOLS = {
-    "meter": "m",
-    "centimeter": "cm",
-    "millimeter": "mm",
-    "micrometer": "µm",
-    "nanometer": "nm",
-    "picometer": "pm",
-    "angstrom": "Å",
-}
-"""Units of length: OME-NGFF has their names, OME-TIFF their symbols."""
 
-
-def kind_of(path: Path, name: str) -> str:
+def kind_of(place: str | Path, name: str) -> str:
     """The format that a path names by its suffix."""
-    if path.suffix.lower() in SUFFIXES:
-        return SUFFIXES[path.suffix.lower()]
-    if path.is_dir() and any((path / f).exists() for f in ("zarr.json", ".zarray", ".zgroup")):
+    path = Path(place)
+    suffix = path.suffix.lower()
+    if name != "IN":
+        if is_remote(str(place)):
+            raise ScaleError(f"{name}={str(place)!r}: expected a place on this machine")
+        if suffix in WRITTEN:
+            return SUFFIXES[suffix]
+        raise ScaleError(
+            f"{name}={str(place)!r}: expected a path that ends in one of {', '.join(WRITTEN)}"
+        )
+    if nifti.is_nifti(str(place)):
+        return "nifti"
+    if suffix in SUFFIXES:
+        return SUFFIXES[suffix]
+    if path.is_dir() and volumes.driver_of(path):
+        return "volume"
+    if is_remote(str(place)) or (path.is_dir() and any((path / f).exists() for f in NAMES)):
         return "zarr"
     known = ", ".join(SUFFIXES)
-    raise ScaleError(f"{name}={str(path)!r}: expected a path that ends in one of {known}")
+    raise ScaleError(f"{name}={str(place)!r}: expected a path that ends in one of {known}")
 
 
-def open_source(path: Path, array: str = "", axes: str = "") -> Source:
-    """The array at a path, with `axes` in place of those that the file names."""
-    _check_there(path)
-    kind = kind_of(path, "IN")
-    if kind == "zarr" and not path.is_dir():
-        raise ScaleError(f"IN={str(path)!r}: a Zarr array is a folder, and this is none")
-    if kind != "zarr" and not path.is_file():  # a pipe would be waited for
-        raise ScaleError(f"IN={str(path)!r}: expected a plain file")
-    if array and kind != "zarr":
+def open_source(
+    place: str | Path, array: str = "", asked: str = "", series: int | None = None
+) -> Source:
+    """The array at a place, with `asked` in place of the axes that the file names."""
+    place, inside = hdf5.split(str(place))
+    if inside and array:
+        raise ScaleError(f"--array {array!r}: IN names {inside!r} already")
+    array = array or inside
+    kind = _kind_there(place)
+    require_for(kind, f"IN={place!r}")
+    if array and kind in ("npy", "tif", "nifti", "volume"):
         raise ScaleError(f"--array {array!r}: only a Zarr group has arrays by name")
+    if series is not None and kind not in ("tif", "zarr"):
+        raise ScaleError(f"--series {series}: IN={place!r} holds one image")
     try:
-        with memory.at_most(DESCRIBING):
-            described = _DESCRIBE[kind](path, array)
-        dtype = np.dtype(described["dtype"])
+        with allocations_limited(DESCRIBING):
+            place, found = _DESCRIBE[kind](place, array, series)
+        dtype = np.dtype(found.dtype)
     except Exception as error:
         if isinstance(error, ScaleError) and any(
-            w in str(error) for w in ("IN=", "--array", " IN ")
+            w in str(error) for w in ("IN=", "--array", " IN ", "--series", "--axes", "pip install")
         ):
             raise
         text = str(error) or type(error).__name__
-        raise ScaleError(f"IN={str(path)!r} cannot be read as {kind}: {text}") from error
-    shape = described["shape"]
-    rank = len(shape)
-    if prod(shape) * max(1, dtype.itemsize) > LARGEST:
-        raise ScaleError(
-            f"IN={str(path)!r} says that it has shape {shape} of {dtype}; expected at most "
-            f"{LARGEST} bytes"
-        )
-    if not shape or 0 in shape:
-        raise ScaleError(f"IN={str(path)!r} has shape {shape}; expected an array with cells")
-    names = axes or described.get("axes") or DEFAULT_AXES.get(rank, "")
-    if len(names) != rank or len(set(names)) != rank or not set(names) <= set("tczyx"):
-        raise ScaleError(
-            f"--axes {names!r}: expected {rank} different letters of t, c, z, y, x, one for each "
-            f"axis of {shape}"
-        )
+        raise ScaleError(f"IN={place!r} cannot be read as {kind}: {text}") from error
+    _check_shape(place, found, dtype)
+    letters, names, told = _axes(found, asked)
+    rank = len(found.shape)
     return Source(
-        str(path.absolute()),  # a worker of a cluster may stand in another directory
+        place if is_remote(place) else str(Path(place).absolute()),  # workers stand elsewhere
         kind,
-        described.get("inner", ""),
-        shape,
+        found.inner,
+        found.shape,
         dtype.newbyteorder("=").str,
-        described.get("chunks") or (1,) * (rank - 1) + shape[-1:],
-        names,
-        described.get("scale") or (1.0,) * rank,
-        described.get("translation") or (0.0,) * rank,
-        described.get("units") or (None,) * rank,
+        found.chunks or (1,) * (rank - 1) + found.shape[-1:],
+        letters,
+        found.scale or (1.0,) * rank,
+        found.translation or (0.0,) * rank,
+        found.units or (None,) * rank,
         tuple(range(rank)),
+        names,
+        told,
+        Kept(**found.kept),
     )
+
+
+def _kind_there(place: str) -> str:
+    """The format of what is there; nothing, and what is no plain file or folder, is refused."""
+    if is_remote(place):
+        return kind_of(place, "IN")
+    path = Path(place)
+    _check_there(path)
+    kind = kind_of(path, "IN")
+    if kind == "zarr" and not path.is_dir() and path.suffix.lower() != ".zip":
+        raise ScaleError(f"IN={str(path)!r}: a Zarr array is a folder, and this is none")
+    if kind == "volume":
+        return kind
+    if (kind != "zarr" or path.suffix.lower() == ".zip") and not path.is_file():
+        raise ScaleError(f"IN={str(path)!r}: expected a plain file")  # a pipe would be waited for
+    return kind
 
 
 def _check_there(path: Path) -> None:
@@ -108,60 +135,86 @@ def _check_there(path: Path) -> None:
         raise ScaleError(f"IN={str(path)!r}: {error}") from error
 
 
+def _check_shape(place: str, found: Described, dtype: np.dtype[Any]) -> None:
+    shape = found.shape
+    if prod(shape) * max(1, dtype.itemsize) > LARGEST:
+        raise ScaleError(
+            f"IN={place!r} says that it has shape {shape} of {dtype}; expected at most "
+            f"{LARGEST} bytes"
+        )
+    if not shape or 0 in shape:
+        raise ScaleError(f"IN={place!r} has shape {shape}; expected an array with cells")
+
+
+def _axes(found: Described, asked: str) -> tuple[str, tuple[str, ...], str]:
+    """A letter and a name for each axis, and who says so."""
+    shape = found.shape
+    if asked:
+        return *axes.asked(asked, shape), "as --axes says"
+    if any(found.names):
+        letters = axes.letters_of(found.names, found.types)
+        names = tuple(n or f"dim_{i}" for i, n in enumerate(found.names))
+        return letters, names, f"named by {found.told}"
+    letters = found.letters or axes.by_number(len(shape))
+    told = f"by {found.told}" if found.letters else "without names, so by their number"
+    if (
+        len(letters) != len(shape)
+        or len(set(letters)) != len(shape)
+        or not set(letters) <= set("tczyx")
+    ):
+        raise ScaleError(
+            f"--axes {letters!r}: expected {len(shape)} different letters of t, c, z, y, x, one for "
+            f"each axis of {shape}"
+        )
+    return letters, tuple(letters), told
+
+
 # -- each format --
 
 
-def _describe_npy(path: Path, array: str) -> dict[str, Any]:
+def _describe_npy(place: str, array: str, series: int | None) -> tuple[str, Described]:
     npy.header.cache_clear()
-    found = npy.header(str(path))
-    return {"shape": found.shape, "dtype": found.dtype.str}
+    found = npy.header(place)
+    return place, Described(found.shape, found.dtype.str)
 
 
-def _describe_png(path: Path, array: str) -> dict[str, Any]:
-    from PIL import Image
+def _describe_png(place: str, array: str, series: int | None) -> tuple[str, Described]:
+    from lunette.scale import png
 
-    limit, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, None
-    try:
-        with Image.open(path, formats=["PNG"]) as image:
-            modes = {"1": ("|b1", 0), "L": ("|u1", 0), "I;16": ("<u2", 0)}
-            modes |= {"RGB": ("|u1", 3), "RGBA": ("|u1", 4), "LA": ("|u1", 2)}
-            if image.mode not in modes:
-                raise ScaleError(
-                    f"IN={str(path)!r} is a PNG of mode {image.mode!r}; expected grey, RGB or RGBA"
-                )
-            dtype, channels = modes[image.mode]
-            shape = (image.height, image.width) + (channels,) * bool(channels)
-    finally:
-        Image.MAX_IMAGE_PIXELS = limit
-    return {"shape": shape, "dtype": dtype, "chunks": shape, "axes": "yxc"[: len(shape)]}
+    return place, png.describe(Path(place), array)
 
 
-def _describe_tif(path: Path, array: str) -> dict[str, Any]:
+def _describe_tif(place: str, array: str, series: int | None) -> tuple[str, Described]:
     import tifffile
 
+    from lunette.scale import tif_metadata
     from lunette.scale.bounded_tif import check_segments
 
-    with _Complaints() as complaints, tifffile.TiffFile(path, _multifile=False) as file:
+    number = series or 0
+    with _Complaints() as complaints, tifffile.TiffFile(place, _multifile=False) as file:
         if not file.series:
             raise ValueError("it holds no image")
-        series = file.series[0]
-        check_segments(file, series)
-        letters, shape, dtype = series.axes, tuple(series.shape), np.dtype(series.dtype).str
-        text = file.ome_metadata or ""
-        chunk = tuple(series.keyframe.chunks)
+        if not 0 <= number < len(file.series):
+            raise ScaleError(
+                f"--series {number}: IN={place!r} has {len(file.series)}, numbered from 0"
+            )
+        image = file.series[number]
+        check_segments(file, image)
+        shape = tuple(image.shape)
+        letters = tif_metadata.axes_of(image.axes)
+        sizes, told = tif_metadata.sizes_of(file, image, number, letters)
+        channels = tif_metadata.channels_of(file, number)
+        chunk = tuple(image.keyframe.chunks)
+        dtype = np.dtype(image.dtype).str
     if complaints.heard:  # tifffile goes on with the pages that it can find
         raise ValueError(complaints.heard[0])
-    axes = _tif_axes(letters)
-    sizes = [_physical_size(text, a) for a in axes]
-    chunks = (1,) * (len(shape) - len(chunk)) + chunk
-    return {
-        "shape": shape,
-        "dtype": dtype,
-        "axes": axes,
-        "scale": tuple(s for s, _ in sizes),
-        "units": tuple(u for _, u in sizes),
-        "chunks": chunks,
-    }
+    found = Described(shape, dtype, (1,) * (len(shape) - len(chunk)) + chunk, str(number))
+    found.letters, found.told = letters, told
+    found.scale = tuple(s for s, _ in sizes)
+    found.units = tuple(u for _, u in sizes)
+    if channels:
+        found.kept = {"group": json.dumps({"channels": channels})}
+    return place, found
 
 
 class _Complaints(logging.Handler):
@@ -186,54 +239,29 @@ class _Complaints(logging.Handler):
         logger.propagate = self.propagates
 
 
-def _tif_axes(letters: str) -> str:
-    """Samples are channels. Pages of a kind that we do not name are z, or else c, or else t."""
-    axes = list(letters.lower().replace("s", "c"))
-    free = [a for a in "zct" if a not in axes]
-    for i in reversed(range(len(axes))):
-        if axes[i] not in "tczyx" and free:
-            axes[i] = free.pop(0)
-    return "".join(axes)
+def _describe_zarr(place: str, array: str, series: int | None) -> tuple[str, Described]:
+    container_of.cache_clear()
+    return zarr_source.describe(place, array, series)
 
 
-def _physical_size(text: str, axis: str) -> tuple[float, str | None]:
-    """The size of a cell and its unit, from OME-XML; a size without a unit is in micrometers."""
-    size = re.search(rf'PhysicalSize{axis.upper()}="([0-9.eE+-]+)"', text)
-    if size is None:
-        return 1.0, None
-    unit = re.search(rf'PhysicalSize{axis.upper()}Unit="([^"]*)"', text)
-    names = {symbol: name for name, symbol in SYMBOLS.items()}
-    return float(size.group(1)), names.get(unit.group(1)) if unit else "micrometer"
+def _describe_hdf5(place: str, array: str, series: int | None) -> tuple[str, Described]:
+    return place, hdf5.describe(place, array)
 
 
-def _describe_zarr(path: Path, array: str) -> dict[str, Any]:
-    from lunette.scale.bounded_zarr import open_array
-
-    check_name(array, "--array")
-    kind, _, _, attributes = node(path)
-    described: dict[str, Any] = {"inner": array}
-    if kind == "group":
-        described |= read_metadata(attributes) if not array else {}
-        check_name(described["inner"], "the path of a dataset in IN")
-        if not described["inner"]:
-            raise ScaleError(f"IN={str(path)!r} is a Zarr group; name one of its arrays by --array")
-    elif array:
-        raise ScaleError(f"--array {array!r}: IN={str(path)!r} is an array, not a group")
-    store = open_array(str(path), described["inner"])
-    described |= {"shape": store.shape, "dtype": store.dtype.str, "chunks": tuple(store.chunks)}
-    return described
+def _describe_nifti(place: str, array: str, series: int | None) -> tuple[str, Described]:
+    return place, nifti.describe(place)
 
 
-def check_name(name: str, argument: str) -> None:
-    """Refuse the name of an array that leads out of its store."""
-    parts = name.replace("\\", "/").split("/")
-    if ".." in parts or name.startswith(("/", "\\", "~")) or ":" in name or "\0" in name:
-        raise ScaleError(f"{argument} {name!r}: a name may not lead out of the store")
+def _describe_volume(place: str, array: str, series: int | None) -> tuple[str, Described]:
+    return place, volumes.describe(place)
 
 
-_DESCRIBE = {
+_DESCRIBE: dict[str, Callable[[str, str, int | None], tuple[str, Described]]] = {
     "npy": _describe_npy,
     "png": _describe_png,
     "tif": _describe_tif,
     "zarr": _describe_zarr,
+    "hdf5": _describe_hdf5,
+    "nifti": _describe_nifti,
+    "volume": _describe_volume,
 }

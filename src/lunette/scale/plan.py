@@ -14,9 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from lunette.kernels.cpu.integers.rounded import in_lanes
 from lunette.positions import unravel
-from lunette.regions import Region, Sliding
-from lunette.scale import halving, npy
+from lunette.regions import Region
+from lunette.scale import npy
 from lunette.scale.errors import ScaleError
 from lunette.scale.stores import Level, Ranges, Source
 
@@ -87,7 +88,8 @@ class Pass:
 class Job:
     """Everything that a tile needs: it can be sent to another process.
 
-    `run` tells this run from others, before and after it.
+    `run` tells this run from others, before and after it. `added` are the names of levels that are added
+    to an image that is there.
     """
 
     operator: str
@@ -97,6 +99,9 @@ class Job:
     levels: tuple[Level, ...]
     passes: tuple[Pass, ...] = ()
     run: str = ""
+    codec: str = ""
+    nodata: float | int | None = None
+    added: tuple[str, ...] = ()
 
     def below(self, step: int) -> Any:
         """The array that a step reads."""
@@ -124,7 +129,7 @@ def tile_memory(job: Job, first: int, last: int, tile: Shape, base: bool) -> int
     total += slab + int(slab * _copies(job, dtype, job.steps[first], ranges))
     if first == 0 and job.source.order != tuple(range(len(job.source.order))):
         total += slab  # kernels copy what does not lie in order
-    if below.kind == "npy" or job.levels[0].kind == "npy":
+    if below.kind in ("npy", "nifti") or job.levels[0].kind == "npy":
         total += npy.BAND
     if below.kind == "png":
         total += prod(below.shape) * dtype.itemsize
@@ -137,13 +142,14 @@ def tile_memory(job: Job, first: int, last: int, tile: Shape, base: bool) -> int
 
 def _copies(job: Job, dtype: np.dtype[Any], step: Step, ranges: Ranges) -> float:
     """Further copies of a slab that the operator makes."""
+    if job.nodata is not None:
+        return 1 + 3 * 8 / dtype.itemsize
     if job.operator == "min":
         return 1.0
     if job.operator != "mean" or dtype.kind == "f":
         return 0.0
-    kernels = tuple(r.kernel if isinstance(r, Sliding) else 0 for r in step.regions)
     lengths = tuple(hi - lo for lo, hi in ranges)
-    if set(kernels) <= {1, 2} and halving.serves(dtype, lengths, kernels):
+    if in_lanes(dtype, step.regions, lengths):
         return 0.0
     return 3 * 8 / dtype.itemsize
 
@@ -180,7 +186,7 @@ def _covering(job: Job, first: int, last: int, unit: Shape, base: bool, budget: 
     A TIFF may store a page as one chunk, which is longer than what a unit reads.
     """
     below = job.below(first)
-    if below.kind not in ("tif", "zarr"):
+    if below.kind not in ("tif", "zarr", "hdf5", "volume"):
         return unit
     tile = unit
     for axis in reversed(range(len(unit))):

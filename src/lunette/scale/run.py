@@ -6,6 +6,7 @@ import concurrent.futures
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from math import prod
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,10 @@ def run_tile(job: Job, number: int, tile: int) -> tuple[int, int]:
     read, written = block.nbytes, 0
     if p.base:
         assert job.base is not None
-        _write(job.base, 0, chain[0], block)
+        if job.base.copied:
+            _copy(job, chain[0])
+        else:
+            _write(job.base, 0, chain[0], block)
         written += block.nbytes
     for k, ranges in zip(range(p.first, p.last), chain[1:], strict=True):
         step = job.steps[k]
@@ -43,10 +47,26 @@ def run_tile(job: Job, number: int, tile: int) -> tuple[int, int]:
             region.part(n, lo, hi)
             for region, n, (lo, hi) in zip(step.regions, step.in_shape, ranges, strict=True)
         )
-        block = apply(job.operator, block, parts)
+        block = apply(job.operator, block, parts, job.nodata)
         _write(job.levels[k], k + 1, ranges, block)
         written += block.nbytes
     return read, written
+
+
+def _copy(job: Job, ranges: Any) -> None:
+    """The files of level 0 whose cells these are, as they lie in the input."""
+    from lunette.scale.zarr_output import copy_chunks
+
+    base = job.base
+    assert base is not None
+    assert base.storage is not None
+    try:
+        copy_chunks(Path(job.source.path, job.source.inner), Path(base.path), base.storage, ranges)
+    except OSError as error:
+        raise ScaleError(
+            f"cannot copy chunks of {ranges} to {base.path}: {error}; what was written is kept, go on "
+            "with --resume"
+        ) from error
 
 
 def _write(level: Any, number: int, ranges: Any, block: np.ndarray[Any, Any]) -> None:

@@ -11,8 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from lunette.scale import marks, npy
+from lunette.scale import hdf5, marks, nifti, npy, volumes
+from lunette.scale.containers import container_of
+from lunette.scale.described import NOTHING, Kept
 from lunette.scale.errors import ScaleError
+from lunette.scale.storage import Storage
 
 __all__ = ["Level", "Source", "chunks_of", "create_level", "open_handles_for"]
 
@@ -40,6 +43,9 @@ class Source:
     translation: tuple[float, ...]
     units: tuple[str | None, ...]
     order: Shape
+    names: tuple[str, ...] = ()
+    told: str = ""
+    kept: Kept = NOTHING
 
     def read(self, ranges: Ranges) -> Array:
         """The cells of these ranges; an unreadable chunk is named as the file has it."""
@@ -49,11 +55,17 @@ class Source:
             block = block.byteswap(inplace=block.flags.writeable).view(self.dtype)
         return block.transpose(self.order)
 
+    @property
+    def as_stored(self) -> bool:
+        """Whether it is read from a folder just as it lies there, so that its chunks can be copied."""
+        return self.order == tuple(range(len(self.order))) and os.path.isdir(self.path)
+
     def prepare(self) -> None:
         """Read what has to be read whole, so that a broken file shows before an output is begun."""
-        if self.kind == "png":
+        if self.kind in ("png", "tif", "hdf5", "nifti", "volume"):
             open_handles_for("")
-            _read(self.path, "png", "", tuple((0, 1) for _ in self.shape), self.chunks, self.shape)
+            corner = tuple((0, 1) for _ in self.shape)
+            _read(self.path, self.kind, self.inner, corner, self.chunks, self.shape)
 
     def _in_file(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
         """One value per axis, in the order of the file."""
@@ -71,6 +83,7 @@ class Source:
             translation=tuple(self.translation[i] for i in places),
             units=tuple(self.units[i] for i in places),
             order=tuple(self.order[i] for i in places),
+            names=tuple(self.names[i] for i in places),
         )
 
 
@@ -83,8 +96,11 @@ class Level:
     shape: Shape
     dtype: str
     chunks: Shape
-    shards: Shape | None = None
-    compression: str = "zstd"
+    storage: Storage | None = None
+    names: tuple[str, ...] = ()
+    fill: float | int | bool = 0
+    attributes: str = "{}"
+    copied: bool = False
 
     def read(self, ranges: Ranges) -> Array:
         """The cells of these ranges; an unreadable chunk is named."""
@@ -122,7 +138,7 @@ def _read(path: str, kind: str, inner: str, ranges: Ranges, chunks: Shape, shape
             except Exception:
                 culprit = f"chunk {index}"
                 break
-        where = f"{path}, array {inner!r}" if inner else path
+        where = f"{path}, array {inner!r}" if inner and kind == "zarr" else path
         raise ScaleError(f"cannot read {culprit} of {where}: {error}") from error
 
 
@@ -132,42 +148,46 @@ def _cells(path: str, kind: str, inner: str, ranges: Ranges) -> Array:
         return npy.read(path, ranges)
     if kind == "zarr":
         return np.asarray(_zarr(path, inner)[place])
+    if kind == "hdf5":
+        return hdf5.read(path, inner, ranges)
+    if kind == "nifti":
+        return nifti.read(path, ranges)
+    if kind == "volume":
+        return volumes.read(path, ranges)
     if kind == "png":
-        return _png(path)[place]
-    return np.asarray(_tif(path)[place])
+        return _png(path, inner)[place]
+    return np.asarray(_tif(path, int(inner))[place])
 
 
 @lru_cache(maxsize=64)
 def _zarr(path: str, inner: str) -> Any:
     from lunette.scale.bounded_zarr import open_array
 
-    return open_array(path, inner)
+    return open_array(path, inner, cells=True)
 
 
 @lru_cache(maxsize=64)
 def _zarr_to_write(path: str) -> Any:
     import zarr
 
-    return zarr.open_array(path, mode="r+", zarr_format=3)
+    return zarr.open_array(path, mode="r+")
 
 
 @lru_cache(maxsize=4)
-def _png(path: str) -> Array:
-    from PIL import Image
+def _png(path: str, inner: str) -> Array:
+    from lunette.scale import png
 
-    Image.MAX_IMAGE_PIXELS = None  # the size was held against the memory before this
-    with Image.open(path, formats=["PNG"]) as image:
-        return np.asarray(image)
+    return png.read(path, inner)
 
 
 @lru_cache(maxsize=4)
-def _tif(path: str) -> Any:
+def _tif(path: str, number: int) -> Any:
     import tifffile
     import zarr
 
     from lunette.scale.bounded_tif import guard
 
-    series = tifffile.TiffFile(path, _multifile=False).series[0]
+    series = tifffile.TiffFile(path, _multifile=False).series[number]
     guard(series)
     store: Any = zarr.open(series.aszarr(), mode="r")
     return store if hasattr(store, "shape") else store["0"]
@@ -176,31 +196,21 @@ def _tif(path: str) -> Any:
 @lru_cache(maxsize=1)
 def open_handles_for(run: str) -> None:
     """Files may have been replaced since another run, so open them anew for this one, once."""
-    for cached in (_zarr, _zarr_to_write, _png, _tif, npy.header):
+    for cached in (hdf5.opened, nifti.layout, volumes.opened):
+        cached.cache_clear()
+    for cached in (_zarr, _zarr_to_write, _png, _tif, npy.header, container_of):
         cached.cache_clear()
 
 
 # -- creating --
 
 
-def create_level(level: Level, axes: str) -> None:
+def create_level(level: Level) -> None:
     """An empty array in a store; the space of a file is set aside, so that a full disk shows now."""
     if level.kind == "zarr":
-        import zarr
+        from lunette.scale.zarr_output import create_array
 
-        codecs: Any = None if level.compression == "none" else zarr.codecs.ZstdCodec(level=1)
-        zarr.create_array(
-            level.path,
-            shape=level.shape,
-            dtype=level.dtype,
-            chunks=level.chunks,
-            shards=level.shards,
-            compressors=codecs,
-            fill_value=0,
-            dimension_names=list(axes),
-            zarr_format=3,
-            overwrite=True,
-        )
+        create_array(level)
         marks.mark(Path(level.path))
         return
     Path(level.path).parent.mkdir(parents=True, exist_ok=True)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
 import time
 import uuid
 from collections.abc import Callable
@@ -19,8 +17,8 @@ import numpy as np
 from lunette.arguments import size
 from lunette.kernels.threads import get_num_threads, set_num_threads
 from lunette.ops.base import sliding
-from lunette.regions import Sliding
-from lunette.scale import interrupts, outputs
+from lunette.platform import machine_memory, resident_memory
+from lunette.scale import axes, in_place, interrupts, looks, missing, outputs
 from lunette.scale.arguments import (
     Options,
     check_lengths,
@@ -28,15 +26,22 @@ from lunette.scale.arguments import (
     check_out,
     check_paths,
     checked,
-    chunks_and_unit,
     on_axes,
+    storage_of,
+    version_of,
 )
+from lunette.scale.containers import is_remote
 from lunette.scale.errors import ScaleError
+from lunette.scale.in_place import Image
+from lunette.scale.levels import factors_of, steps_of
 from lunette.scale.locks import locked
+from lunette.scale.looks import looks_like_labels
 from lunette.scale.opening import kind_of, open_source
 from lunette.scale.operators import apply, check_dtype
+from lunette.scale.packages import require, require_for
 from lunette.scale.plan import Job, Pass, Step, check_count, check_room, plan_passes, tiles_at_once
 from lunette.scale.run import bytes_left, run
+from lunette.scale.storage import Storage
 from lunette.scale.stores import Level, Source, create_level, open_handles_for
 from lunette.scale.workspace import Workspace
 
@@ -62,10 +67,13 @@ class Outcome:
 Progress = Callable[[int, int, int], None]
 """Called with the bytes read and written of a tile, and the bytes to read in all."""
 
+Say = Callable[[str], None]
+"""Called with a line for the person who waits: what was taken for what, and what may be amiss."""
+
 
 def pool(
     operator: str,
-    source: Path,
+    source: str | Path,
     out: Path,
     kernel: tuple[int, ...],
     stride: Any = None,
@@ -77,46 +85,77 @@ def pool(
     """One pooling of the last axes of an array on disk."""
     options = options or Options()
     check_operator(operator)
-    opened = open_source(source, options.array, options.axes)
+    opened = open_source(source, options.array, options.axes, options.series)
     if operator == "stride" and padding not in (0, (0,) * len(kernel)):
         raise ScaleError(
             f"padding={padding}: stride takes the first cell of each window; expected 0"
         )
     regions = checked(lambda: sliding(kernel, stride, padding, 1, ceil_mode)["regions"])
     step = Step(on_axes(opened, regions), opened.shape)
-    return _do(operator, opened, out, (step,), False, options, progress)
+    kind = kind_of(out, "OUT")
+    require_for(kind, f"OUT={str(out)!r}")
+    storage = storage_of(opened, kind, options)
+    return _do(operator, opened, out, (step,), False, storage, options, progress)
 
 
 def pyramid(
-    operator: str,
-    source: Path,
-    out: Path,
-    levels: int,
+    operator: str | None,
+    source: str | Path,
+    out: Path | None,
+    levels: int | None = None,
     options: Options | None = None,
     progress: Progress | None = None,
+    factors: Any = None,
+    say: Say | None = None,
 ) -> Outcome:
-    """Level after level, each half as long as the one before along z, y and x; in TIFF along y and x."""
-    options = options or Options()
-    check_operator(operator)
-    checked(lambda: size(levels, "levels", 1))
-    opened = open_source(source, options.array, options.axes)
-    kind = kind_of(out, "OUT")
-    if kind == "zarr":
-        opened = opened.reordered("tczyx")  # the order that OME-NGFF wants
-    letters = "yx" if kind == "tif" else "zyx"  # OME-TIFF keeps every plane
-    steps, shape = [], opened.shape
-    for level in range(1, levels + 1):
-        halved = [a in letters and n > 1 for a, n in zip(opened.axes, shape, strict=True)]
-        if not any(halved):
-            raise ScaleError(
-                f"--levels {levels}: level {level} would be empty, for nothing of {shape} is left to "
-                f"halve; expected at most {level - 1}"
-            )
-        kernel = 1 if operator == "stride" else 2
-        regions = tuple(Sliding(kernel if h else 1, 2 if h else 1, ceil_mode=True) for h in halved)
-        steps.append(Step(regions, shape))
-        shape = steps[-1].out_shape
-    return _do(operator, opened, out, tuple(steps), True, options, progress)
+    """Level after level, each made from the one before; without an operator the mean, and a word if it is odd.
+
+    Without OUT, levels are added to the image that IN is.
+    """
+    options, say = options or Options(), say or _silent
+    chosen = operator or "mean"
+    check_operator(chosen)
+    if levels is not None:
+        checked(lambda: size(levels, "levels", 1))
+    image = None
+    if out is None:
+        opened, image = _image(str(source), options)
+        out, kind = image.folder, "zarr"
+    else:
+        opened = open_source(source, options.array, options.axes, options.series)
+        kind = kind_of(out, "OUT")
+    require_for(kind, f"OUT={str(out)!r}")
+    if kind == "zarr" and image is None:
+        opened = opened.reordered(axes.ngff_order(opened.axes))
+    storage = storage_of(opened, kind, options)
+    letters = "yx" if kind == "tif" else axes.SPACE  # OME-TIFF keeps every plane
+    chosen_factors = factors_of(opened, levels, factors, storage.chunks, letters)
+    steps = steps_of(chosen_factors, opened.shape, chosen)
+
+    def tell() -> None:
+        say(axes.sentence(opened.axes, opened.names, chosen_factors[0], opened.told))
+        if operator is None and looks_like_labels(opened):
+            say(looks.warning(opened.path, chosen))
+
+    return _do(chosen, opened, out, steps, True, storage, options, progress, tell, image)
+
+
+def _image(place: str, options: Options) -> tuple[Source, Image]:
+    """The image that levels are added to, and its level that they are made from."""
+    require_for("zarr", f"IN={place!r}")
+    for name, given in (("--force", options.force), ("--axes", options.axes)):
+        if given:
+            raise ScaleError(f"{name}: not with --in-place, which touches nothing that is there")
+    image = in_place.find(place, options.array, options.resume)
+    opened = open_source(image.folder, image.last)
+    if options.format and version_of(options.format, opened) != opened.kept.version:
+        raise ScaleError(f"--format {options.format}: IN={place!r} is of the other version")
+    places = {"scale": image.scale, "translation": image.translation}
+    return replace(opened, **places), image  # type: ignore[arg-type]
+
+
+def _silent(text: str) -> None:
+    """Nobody is told."""
 
 
 # -- the work --
@@ -128,26 +167,41 @@ def _do(
     out: Path,
     steps: tuple[Step, ...],
     multiscale: bool,
+    storage: Storage,
     options: Options,
     progress: Progress | None,
+    tell: Callable[[], None] = lambda: None,
+    image: Image | None = None,
 ) -> Outcome:
-    checked(lambda: check_dtype(operator, np.dtype(source.dtype)))
-    kind = kind_of(out, "OUT")
-    out = check_out(out)
-    finals = outputs.final_paths(out, kind, multiscale, len(steps))
-    check_paths(Path(source.path), out, finals)
+    dtype = np.dtype(source.dtype)
+    checked(lambda: check_dtype(operator, dtype))
+    mark = options.mark(source.dtype)
+    if mark is not None:
+        checked(lambda: missing.check(operator, dtype, mark))
+    added: tuple[str, ...] = ()
+    if image is not None:
+        kind, out, added = "zarr", image.folder, image.names(len(steps))
+        finals = [out / name for name in added]
+    else:
+        kind = kind_of(out, "OUT")
+        out = check_out(out)
+        finals = outputs.final_paths(out, kind, multiscale, len(steps))
+        if not is_remote(source.path):
+            check_paths(Path(source.path), out, finals)
     for step in steps:
         check_lengths(step)
-    outputs.check_format(out, kind, source, steps[-1].out_shape, multiscale)
-    chunks, unit = chunks_and_unit(source, steps, options)
-    with locked([out, *finals]):
+    if image is None:
+        outputs.check_format(out, kind, source, steps[-1].out_shape, multiscale)
+    with locked([out] if added else [out, *finals]):
         space = Workspace(out, kind, finals)
         begun = space.examine(options.resume, options.force)
         root = space.root(space.journal.token if begun else uuid.uuid4().hex[:12])
-        job = _job(operator, source, root, kind, steps, multiscale, chunks, options)
+        job = _job(operator, source, root, kind, steps, multiscale, storage, options)
+        if image is not None:
+            job = replace(job, base=None, added=added)
         plan = space.journal.resume(job) if begun else None
         interrupts.check()
-        return _work(job, plan, unit, space, root, multiscale, options, progress)
+        return _work(job, plan, storage.unit, space, root, multiscale, options, progress, tell)
 
 
 def _work(
@@ -159,13 +213,14 @@ def _work(
     multiscale: bool,
     options: Options,
     progress: Progress | None,
+    tell: Callable[[], None],
 ) -> Outcome:
     """Do the job: as the plan of an earlier run has it, or else as memory allows now."""
     out, kind, source, journal = space.out, space.kind, job.source, space.journal
-    _warm(job.operator, source, job.steps[0])
+    _warm(job, source)
     workers = _workers(options)
-    memory = options.memory or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
-    room = memory - (0 if options.scheduler else _resident() + SLACK)
+    memory = options.memory or machine_memory() // 2
+    room = memory - (0 if options.scheduler else resident_memory() + SLACK)
     passes = plan_passes(job, unit, room, workers, multiscale)
     if kind == "png":  # a PNG is made from the whole level: its cells, and Pillow's copy
         cells = prod(job.steps[0].out_shape)
@@ -176,6 +231,7 @@ def _work(
     check_count(job)
     most = tiles_at_once(job, room, workers)
     source.prepare()
+    tell()
     started = time.perf_counter()
     interrupts.check()
     _begin(job, space, root, multiscale, plan is not None, options.force)
@@ -216,22 +272,37 @@ def _job(
     kind: str,
     steps: tuple[Step, ...],
     multiscale: bool,
-    chunks: tuple[int, ...],
+    storage: Storage,
     options: Options,
 ) -> Job:
     shapes = [source.shape] + [step.out_shape for step in steps]
-    levels = []
-    for k, shape in enumerate(shapes):
-        stored = tuple(max(1, c) for c in chunks)
-        path = outputs.level_path(root, kind, multiscale, k)
-        inner = "zarr" if kind == "zarr" else "npy"
-        levels.append(
-            Level(
-                str(path), inner, shape, source.dtype, stored, options.shards, options.compression
-            )
+    zarr = kind == "zarr"
+    levels = [
+        Level(
+            str(outputs.level_path(root, kind, multiscale, k)),
+            "zarr" if zarr else "npy",
+            shape,
+            source.dtype,
+            storage.chunks,
+            storage if zarr else None,
+            source.names,
+            source.kept.fill if zarr else 0,
+            source.kept.array if zarr else "{}",
         )
-    base = levels[0] if multiscale and kind == "zarr" else None
-    return Job(operator, source, steps, base, tuple(levels[1:]))
+        for k, shape in enumerate(shapes)
+    ]
+    base = None
+    if multiscale and zarr:
+        base = replace(levels[0], copied=bool(storage.like) and source.as_stored)
+    return Job(
+        operator,
+        source,
+        steps,
+        base,
+        tuple(levels[1:]),
+        codec=options.codec,
+        nodata=options.mark(source.dtype),
+    )
 
 
 def _begin(
@@ -251,9 +322,9 @@ def _begin(
             outputs.tidy(root, kind)
             return
         space.make()
-        outputs.begin(root, kind, multiscale)
+        outputs.begin(job, root, kind, multiscale)
         for level in ([job.base] if job.base else []) + list(job.levels):
-            create_level(level, job.source.axes)
+            create_level(level)
         journal.note("levels")
     except OSError as error:
         if not resumed:
@@ -265,7 +336,7 @@ def _begin(
 def _finish(job: Job, space: Workspace, root: Path, multiscale: bool) -> None:
     """Make the output from its levels, give it its name, and take the workspace away."""
     journal, kind = space.journal, space.kind
-    made = outputs.made_paths(root, kind, multiscale, len(job.levels))
+    made = outputs.made_paths(root, kind, multiscale, len(job.levels), bool(job.added))
     try:
         if not journal.whole:
             interrupts.check()
@@ -273,6 +344,8 @@ def _finish(job: Job, space: Workspace, root: Path, multiscale: bool) -> None:
             interrupts.check()
             journal.note("whole")
         space.publish(made)
+        if job.added:
+            in_place.announce(job, space.out)
         space.remove()
     except OSError as error:
         raise ScaleError(
@@ -280,15 +353,16 @@ def _finish(job: Job, space: Workspace, root: Path, multiscale: bool) -> None:
         ) from error
 
 
-def _warm(operator: str, source: Source, step: Step) -> None:
+def _warm(job: Job, source: Source) -> None:
     """Load and compile what tiles will use, so that it is there before memory is measured."""
+    step = job.steps[0]
     ranges = tuple((0, 1) for _ in step.in_shape)
     parts = tuple(
         r.part(n, lo, hi)
         for r, n, (lo, hi) in zip(step.regions, step.in_shape, ranges, strict=True)
     )
     shape = tuple(p.slab_range[1] - p.slab_range[0] for p in parts)
-    apply(operator, np.zeros(shape, source.dtype), parts)
+    apply(job.operator, np.zeros(shape, source.dtype), parts, job.nodata)
 
 
 def _workers(options: Options) -> int:
@@ -296,6 +370,7 @@ def _workers(options: Options) -> int:
         return int(checked(lambda: size(options.threads, "threads", 1)))
     if options.scheduler is None:
         return get_num_threads()
+    require("distributed", "--scheduler")
     import distributed
 
     try:
@@ -303,18 +378,6 @@ def _workers(options: Options) -> int:
             return max(client.nthreads().values(), default=1)
     except (OSError, ValueError) as error:
         raise ScaleError(f"--scheduler {options.scheduler!r}: {error}") from error
-
-
-def _resident() -> int:
-    """Bytes of memory that this process holds now."""
-    try:
-        with open("/proc/self/statm") as file:
-            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except OSError:
-        import resource
-
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        return peak if sys.platform == "darwin" else peak * 1024
 
 
 def _tuples(value: Any) -> Any:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import stat
 from math import prod
-from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from lunette.scale.bounded import EXPANDING
+from lunette.scale.containers import Container
 from lunette.scale.errors import ScaleError
 
-__all__ = ["LARGEST", "check_array", "load", "node"]
+__all__ = ["LARGEST", "NAMES", "Node", "check_array", "chunk_key", "load", "node", "node_or_none"]
 
 LARGEST = 16 << 20
 """Bytes of a metadata file."""
@@ -39,45 +37,54 @@ INDEX = {"bytes", "crc32c"}
 """Codecs of the index of a shard: its size has to be known."""
 
 
-def load(path: Path) -> Any:
-    """The JSON in a file; None where there is no file."""
+def load(container: Container, key: str) -> Any:
+    """The JSON of a key; None where there is no such key."""
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    except FileNotFoundError:
+        text = container.read(key, None, LARGEST)
+    except NotADirectoryError:
         return None
-    with os.fdopen(handle, "rb") as file:
-        status = os.fstat(handle)
-        if not stat.S_ISREG(status.st_mode):
-            raise ScaleError(f"{str(path)!r} is no plain file")
-        if status.st_size > LARGEST:
-            raise ScaleError(
-                f"{str(path)!r} has {status.st_size} bytes; expected metadata of at most {LARGEST}"
-            )
-        text = file.read(LARGEST + 1)
+    if text is None:
+        return None
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ScaleError(f"{str(path)!r} is no JSON: {error}") from error
+        raise ScaleError(f"{key!r} is no JSON: {error}") from error
     if not isinstance(found, dict):
-        raise ScaleError(f"{str(path)!r}: expected a JSON object")
+        raise ScaleError(f"{key!r}: expected a JSON object")
     return found
 
 
-def node(folder: Path) -> tuple[str, int, dict[str, Any], dict[str, Any]]:
+class Node(NamedTuple):
     """`array` or `group`, the version of Zarr, the metadata and the attributes."""
-    if (found := load(folder / "zarr.json")) is not None:
+
+    kind: str
+    version: int
+    metadata: dict[str, Any]
+    attributes: dict[str, Any]
+
+
+def node(container: Container, path: str = "") -> Node:
+    """The array or group at a path of a store."""
+    found = node_or_none(container, path)
+    if found is None:
+        raise ScaleError(f"{path or 'the store'!r} holds none of {', '.join(NAMES)}")
+    return found
+
+
+def node_or_none(container: Container, path: str = "") -> Node | None:
+    """The same; None where there is none."""
+    prefix = f"{path.strip('/')}/" if path.strip("/") else ""
+    if (found := load(container, prefix + "zarr.json")) is not None:
         kind = found.get("node_type")
         if kind not in ("array", "group") or found.get("zarr_format") != 3:
-            raise ScaleError(
-                f"{str(folder / 'zarr.json')!r}: expected an array or a group of Zarr 3"
-            )
-        return kind, 3, found, _attributes(found.get("attributes"))
+            raise ScaleError(f"{prefix + 'zarr.json'!r}: expected an array or a group of Zarr 3")
+        return Node(kind, 3, found, _attributes(found.get("attributes")))
     for name, kind in ((".zarray", "array"), (".zgroup", "group")):
-        if (found := load(folder / name)) is not None:
+        if (found := load(container, prefix + name)) is not None:
             if found.get("zarr_format") != 2:
-                raise ScaleError(f"{str(folder / name)!r}: expected an array or a group of Zarr 2")
-            return kind, 2, found, _attributes(load(folder / ".zattrs"))
-    raise ScaleError(f"{str(folder)!r} holds none of {', '.join(NAMES)}")
+                raise ScaleError(f"{prefix + name!r}: expected an array or a group of Zarr 2")
+            return Node(kind, 2, found, _attributes(load(container, prefix + ".zattrs")))
+    return None
 
 
 def _attributes(found: Any) -> dict[str, Any]:
@@ -86,6 +93,17 @@ def _attributes(found: Any) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise ScaleError("the attributes are no JSON object")
     return found
+
+
+def chunk_key(metadata: dict[str, Any], index: tuple[int, ...]) -> str:
+    """Where a chunk stands."""
+    if metadata["zarr_format"] == 2:
+        return str(metadata.get("dimension_separator", ".")).join(map(str, index))
+    encoding = metadata.get("chunk_key_encoding") or {"name": "default"}
+    configuration = encoding.get("configuration") or {}
+    if encoding["name"] == "v2":
+        return str(configuration.get("separator", ".")).join(map(str, index))
+    return str(configuration.get("separator", "/")).join(["c", *map(str, index)])
 
 
 def check_array(version: int, found: dict[str, Any]) -> int:

@@ -1,0 +1,207 @@
+"""Where the files of a Zarr store lie: a folder, a Zip file, or a place on the network.
+
+`read` gives the bytes of a key, or a range of them, and None where there is no such key. It never
+gives more than `largest` bytes: what is larger than it has reason to be is refused.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+import zipfile
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Protocol
+
+from lunette.platform import BINARY, NONBLOCK, read_at
+from lunette.scale.errors import ScaleError
+from lunette.scale.packages import require
+
+__all__ = ["Container", "Folder", "Remote", "Zipped", "container_of", "is_remote"]
+
+Span = tuple[int, int | None] | int | None
+"""All of it, from one byte to another (None: the end), or so many last bytes."""
+
+TRIES = 4
+"""How often a server is asked that answers with an error of its own."""
+
+MOST_ENTRIES = 1 << 22
+
+
+class Container(Protocol):
+    """See the module."""
+
+    def read(self, key: str, span: Span, largest: int) -> bytes | None:
+        """The bytes of a key."""
+
+
+def is_remote(place: str) -> bool:
+    """Whether a place is on the network: it has a protocol, such as `s3://`."""
+    head, sign, _ = place.partition("://")
+    return bool(sign) and head.replace("+", "").replace("-", "").isalnum()
+
+
+@lru_cache(maxsize=64)
+def container_of(path: str) -> Container:
+    """The container at a path, by its name."""
+    if is_remote(path):
+        return Remote(path)
+    if path.lower().endswith(".zip"):
+        return Zipped(path)
+    return Folder(path)
+
+
+def _range(span: Span, size: int, name: str) -> tuple[int, int]:
+    """The bytes that were asked for; a file that does not have them was cut short."""
+    start, end = 0, size
+    if isinstance(span, int):
+        start = size - span
+    elif span is not None:
+        start, end = span[0], size if span[1] is None else span[1]
+    if not 0 <= start <= end <= size:
+        raise ScaleError(f"{name!r} has {size} bytes, and {start} to {end} were asked for")
+    return start, end
+
+
+def _check(size: int, largest: int, name: str) -> None:
+    if not size:
+        raise ScaleError(f"{name!r} is empty")
+    _check_length(size, largest, name)
+
+
+def _check_length(length: int, largest: int, name: str) -> None:
+    if length > largest:
+        raise ScaleError(f"{name!r} has {length} bytes; expected at most {largest}")
+
+
+@dataclass(frozen=True)
+class Folder:
+    """Plain files below a folder."""
+
+    root: str
+
+    def read(self, key: str, span: Span, largest: int) -> bytes | None:
+        path = Path(self.root, key)
+        try:
+            handle = os.open(path, os.O_RDONLY | NONBLOCK | BINARY)
+        except FileNotFoundError:
+            return None
+        try:
+            status = os.fstat(handle)
+            if not stat.S_ISREG(status.st_mode):
+                raise ScaleError(f"{str(path)!r} is a folder or a device, where a file should be")
+            start, end = _range(span, status.st_size, str(path))
+            _check(status.st_size, largest if span is None else status.st_size, str(path))
+            _check_length(end - start, largest, str(path))
+            parts = []
+            while start < end and (part := read_at(handle, end - start, start)):
+                parts.append(part)
+                start += len(part)
+        finally:
+            os.close(handle)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+class Zipped:
+    """Members of a Zip file, stored or deflated; also below the one folder that all lie in."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        try:
+            self.file = zipfile.ZipFile(path)
+            members = self.file.infolist()
+        except (zipfile.BadZipFile, NotImplementedError, ValueError) as error:
+            raise ScaleError(f"{path!r} is no Zip file that can be read: {error}") from error
+        if len(members) > MOST_ENTRIES:
+            raise ScaleError(
+                f"{path!r} has {len(members)} members; expected at most {MOST_ENTRIES}"
+            )
+        self.members = {m.filename: m for m in members if not m.is_dir()}
+        tops = {name.partition("/")[0] for name in self.members}
+        inside = len(tops) == 1 and all("/" in name for name in self.members)
+        self.prefix = f"{tops.pop()}/" if inside else ""
+
+    def read(self, key: str, span: Span, largest: int) -> bytes | None:
+        member = self.members.get(self.prefix + key)
+        if member is None:
+            return None
+        name = f"{self.path}:{key}"
+        _check(member.file_size, largest if span is None else member.file_size, name)
+        start, end = _range(span, member.file_size, name)
+        _check_length(end - start, largest, name)
+        try:
+            with self.file.open(member) as file:
+                file.seek(start)
+                found = file.read(end - start)
+        except (zipfile.BadZipFile, OSError, EOFError, RuntimeError, NotImplementedError) as error:
+            raise ScaleError(f"{name!r} cannot be read: {error}") from error
+        if len(found) != end - start:
+            raise ScaleError(f"{name!r} has {start + len(found)} bytes, expected {end}")
+        return found
+
+    def __reduce__(self) -> Any:
+        return Zipped, (self.path,)
+
+
+class Remote:
+    """Objects below a URL, through fsspec. A server that fails is asked again, a few times."""
+
+    def __init__(self, url: str) -> None:
+        require("fsspec", f"{url!r}")
+        import fsspec
+
+        self.url = url.rstrip("/")
+        try:
+            self.system, self.root = fsspec.core.url_to_fs(self.url)
+        except (ImportError, ValueError) as error:
+            raise ScaleError(f"{url!r} cannot be opened: {error}") from error
+
+    def read(self, key: str, span: Span, largest: int) -> bytes | None:
+        path = f"{self.root.rstrip('/')}/{key}"
+        if isinstance(span, int):
+            start, end = -span, None
+        elif span is None:
+            start, end = 0, largest + 1  # a range, so that not more than that is sent
+        else:
+            start, end = span
+        data = self._asked(path, start, end)
+        if data is None:
+            return None
+        if end is not None and len(data) > end - start:  # the server does not know of ranges
+            _check_length(end, max(largest, len(data) if span else 0), path)
+            data = data[start:end] if span is not None else data
+        wanted = -start if start < 0 else (end - start if end is not None and span else None)
+        if start < 0 and len(data) > -start:
+            data = data[start:]
+        if wanted is not None and len(data) != wanted:
+            raise ScaleError(f"{path!r} was cut short: {len(data)} bytes came, expected {wanted}")
+        if not data:
+            raise ScaleError(f"{path!r} is empty")
+        _check_length(len(data), largest, path)
+        return data
+
+    def _asked(self, path: str, start: int, end: int | None) -> bytes | None:
+        for attempt in range(TRIES):
+            try:
+                return bytes(self.system.cat_file(path, start=start, end=end))
+            except FileNotFoundError:
+                return None
+            except (ImportError, TypeError, ValueError) as error:
+                raise ScaleError(f"{path!r} cannot be read: {error}") from error
+            except PermissionError as error:
+                raise ScaleError(
+                    f"{path!r}: no permission, {error}; give credentials as fsspec takes them"
+                ) from error
+            except Exception as error:
+                if attempt == TRIES - 1:
+                    kind = type(error).__name__
+                    raise ScaleError(
+                        f"{path!r} cannot be read after {TRIES} attempts: {kind}: {error}"
+                    ) from error
+                time.sleep(0.05 * 4**attempt)
+        raise AssertionError
+
+    def __reduce__(self) -> Any:
+        return Remote, (self.url,)
