@@ -12,9 +12,9 @@ import numpy as np
 import torch
 
 from lunette import dispatch, offsets
+from lunette.encoding import LONGEST, decode
 from lunette.ops.pooling import Pool
 from lunette.reductions import Max
-from lunette.torch.encoding import LONGEST, decode
 from lunette.torch.memory import array_of
 
 POISON = 99

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import lunette as ln
-from lunette.torch.encoding import decode, encode
+from lunette.encoding import decode, encode
 from lunette.torch.memory import DTYPES, array_of, tensor_of
 from tests.torch.cases import IDS, OPS, distinct
 

@@ -52,6 +52,40 @@ def test_five_axes_and_no_bias():
     assert np.array_equal(op(x, weight).numpy(), expected)
 
 
+@pytest.fixture
+def folded(monkeypatch):
+    """Convolutions of four axes and more as a GPU does them."""
+    from lunette.torch import convolution
+
+    monkeypatch.setattr(convolution, "is_ours", lambda *_: 0)
+    monkeypatch.setattr(convolution, "_folds", lambda op, x: op.rank > 3 and not op.transposed)
+
+
+@pytest.mark.parametrize("batch", [(2,), (), (2, 1), (0,)])
+@pytest.mark.parametrize("rank", [4, 5])
+@pytest.mark.parametrize("geometry", range(3))
+def test_taps_beside_the_channels_are_the_specifications(folded, rank, geometry, batch):
+    op = GEOMETRIES[geometry](rank)
+    x, weight, bias = operands(op, rank, batch)
+    weight = weight + torch.arange(weight.numel(), dtype=weight.dtype).reshape(weight.shape) % 5
+    expected = ln.forward(op, x.numpy(), weight.numpy(), bias.numpy(), backend="spec")
+    assert np.array_equal(op(x, weight, bias).numpy(), expected)
+
+
+def test_taps_beside_the_channels_have_derivatives_and_round_once(folded):
+    op = GEOMETRIES[0](4)
+    x, weight, bias = (t.requires_grad_() for t in operands(op, 4))
+    y = op(x, weight, bias)
+    arrays = tuple(t.detach().numpy() for t in (x, weight, bias))
+    slopes = torch.autograd.grad(y, (x, weight, bias), y.detach())
+    gradients = ln.vjp(op, arrays, y.detach().numpy(), backend="spec")
+    for ours, theirs in zip(slopes, gradients, strict=True):
+        assert np.array_equal(ours.numpy(), theirs)
+    half = [torch.randn(t.shape, dtype=torch.float16) for t in (x, weight, bias)]
+    wide = op(*(t.float() for t in half)).half()
+    torch.testing.assert_close(op(*half), wide, rtol=0, atol=0)
+
+
 @pytest.mark.parametrize("batch", [(), (2, 3), (0,)])
 def test_any_number_of_batch_axes(batch):
     op = ln.Conv((2, 2), padding=1)

@@ -529,11 +529,11 @@ def test_a_told_beta_where_results_are_large():
 def test_steps_of_a_training_share_their_plans(way):
     if way == "by operators":
         pytest.skip("operators are given an op, with its beta in it")
-    from lunette.kernels.cpu.choice import gradients, values, winners
+    from lunette.kernels.cpu.select import argmax, forward, vjp
 
     layer = lt.nn.SmoothMaxPool((2, 2), 1.0, learnable=True)
     x = distinct((2, 3, 8, 8), torch.float32)
-    caches = values.forward_call, gradients.gradient_call, winners.tangent_call
+    caches = forward.forward_call, vjp.gradient_call, argmax.tangent_call
     for step in range(6):
         layer.beta.data.fill_(1 + step / 7)
         layer(x).sum().backward()

@@ -12,9 +12,9 @@ import torch
 import lunette as ln
 import lunette.torch.offsets
 from lunette import dispatch, regions
-from lunette.kernels.cpu.plans.window_tables import window_table
+from lunette.encoding import decode, encode
+from lunette.kernels.cpu.schedule.windows import window_table
 from lunette.regions import Adaptive, Global, Part, Region, Sliding, Window
-from lunette.torch.encoding import decode, encode
 from lunette.torch.memory import array_of
 from tests.torch import forging
 from tests.torch.cases import OPS
@@ -276,7 +276,7 @@ def test_a_forged_pickle_is_checked(kind, state):
 def test_a_pickle_cannot_name_an_op_as_another():
     """What an op derives from its fields is derived again: its regions, its text, its hash."""
     forged = dict.fromkeys(("kernel", "stride"), (2,))
-    forged |= {"padding": 0, "dilation": 1, "ceil_mode": False, "ties": "first"}
+    forged |= {"padding": 0, "dilation": 1, "ceil_mode": False, "ties": "first", "axes": None}
     forged |= {"regions": (Global(),), "reduction": ln.Mean(), "_text": "AvgPool((9,))", "_hash": 1}
     op = unpickled(ln.MaxPool, forged)
     assert (

@@ -8,8 +8,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import lunette as ln  # noqa: E402
+from lunette.encoding import encode  # noqa: E402
 from lunette.torch import offsets  # noqa: E402
-from lunette.torch.encoding import encode  # noqa: E402
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 import lunette as ln
+from lunette.encoding import encode
 from lunette.torch import library, offsets
-from lunette.torch.encoding import encode
 from tests.torch.cases import IDS, OPS, SMOOTH, distinct
 
 

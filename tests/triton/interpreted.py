@@ -169,8 +169,8 @@ def offsets_as_operators(op, shape):
     """torch's checks of the operators with offsets, served here by the interpreted kernels."""
     import torch
 
+    from lunette.encoding import encode
     from lunette.torch import library, offsets
-    from lunette.torch.encoding import encode
 
     for name, kernel in offsets.KERNELS.items():
         library.LIBRARY.impl(name, kernel, "CPU", allow_override=True)
@@ -257,3 +257,32 @@ def wrong_offsets(cases):
                 reached.append(code)
         found.append(reached)
     return found
+
+
+def learned_betas(op, shape, betas):
+    """How far results for a told beta are from the specification, and how often something is decided anew after the first."""
+    import torch
+
+    import lunette as ln
+    from lunette.encoding import encode
+    from lunette.kernels import triton as kernels
+    from lunette.torch import library
+
+    caches = kernels._plan, kernels._lengths, library._choose_triton
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(shape, generator=generator, dtype=torch.float64)
+    grad = torch.randn(op.out_shape(shape), generator=generator, dtype=torch.float64)
+    errors, misses = [], []
+    for beta in betas:
+        told, text = torch.tensor(beta), encode(op)
+        y = library._pool_cuda(x, told, text, None)
+        gx = library._pool_vjp_cuda(x, grad, told, text, None)
+        dy = library._pool_jvp_cuda(x, x, told, text, None)
+        fixed = ln.SmoothMaxPool(op.kernel, told.item())
+        value = ln.spec.forward(fixed, x.numpy())
+        slope = ln.spec.vjp(fixed, x.numpy(), grad.numpy())
+        tangent = ln.spec.jvp(fixed, x.numpy(), x.numpy())
+        pairs = (y, value), (gx, slope), (dy, tangent)
+        errors.append(max(float(abs(a.numpy() - b).max()) for a, b in pairs))
+        misses.append(sum(cache.cache_info().misses for cache in caches))
+    return errors, misses

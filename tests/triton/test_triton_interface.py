@@ -94,3 +94,10 @@ def test_offsets_of_no_cell_touch_nothing(interpreter):
         (ln.MaxPool((2, 1, 2), 2, (1, 0, 1)), (2, 2, 3), (0, 2, 5)),
     ]
     assert interpreter(interpreted.wrong_offsets, cases) == [[]] * len(cases)
+
+
+def test_a_learned_beta_plans_once(interpreter):
+    op = ln.SmoothMaxPool((2, 2), 9.0)
+    errors, misses = interpreter(interpreted.learned_betas, op, (2, 4, 6), (0.5, 0.75, 2.0, -1.0))
+    assert max(errors) < 1e-12
+    assert set(misses[1:]) == {misses[0]}

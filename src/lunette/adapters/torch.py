@@ -9,12 +9,13 @@ from torch import Tensor
 from torch.fx import Proxy
 
 from lunette import dispatch
+from lunette.axes import Turn
+from lunette.encoding import encode
 from lunette.ops.base import Op
 from lunette.ops.convolution import Convolution
 from lunette.ops.pooling import Pooling
-from lunette.reductions import SmoothMax
-from lunette.torch import convolution, eager, library, unpooling
-from lunette.torch.encoding import encode
+from lunette.reductions import Min, SmoothMax
+from lunette.torch import convolution, eager, integers, library, lowering, unpooling
 from lunette.torch.memory import array_of, dtype_of, tensor_of
 
 __all__ = [
@@ -23,7 +24,9 @@ __all__ = [
     "forward_with_beta",
     "forward_with_indices",
     "jvp",
+    "moved",
     "pooled",
+    "shapeless",
     "unpool",
     "vjp",
 ]
@@ -31,6 +34,9 @@ __all__ = [
 
 def forward(op: Op, operands: tuple[Any, ...], backend: str | None) -> Any:
     """The op's value, recorded for every mode of differentiation."""
+    if integers.serves(op):
+        _check_operands(op, operands)
+        return integers.forward(op, operands[0], forward, backend)  # type: ignore[arg-type]
     if backend is None and len(operands) == 1 and isinstance(op, Pooling):
         return pooled(op, operands[0])
     _check_operands(op, operands)
@@ -42,19 +48,32 @@ def forward(op: Op, operands: tuple[Any, ...], backend: str | None) -> Any:
 
 
 def pooled(op: Pooling, x: Any, return_indices: bool = False) -> Any:
-    """The value of a pooling op, with its winners if asked for: at once where no mode is on, else by registered operators."""
+    """The value of a pooling op, with its winners if asked for: at once where no mode is on, else by registered operators.
+
+    Where a program is written that is to do without ours, by torch's operators.
+    """
+    if op.axes is not None:
+        return (dispatch.forward_with_indices if return_indices else dispatch.forward)(op, x)
     if eager.serves(x):
         verb = eager.forward_with_indices if return_indices else eager.forward
         found = verb(op, x)
         if found is not None:
             return found
     _check_operands(op, (x,))
+    if lowering.wanted(x):
+        write = lowering.forward_with_indices if return_indices else lowering.forward
+        found = write(op, x)
+        if found is not None:
+            return found
     operator = library.pool_with_indices if return_indices else library.pool
     return operator(x, None, encode(op), None)
 
 
 def forward_with_indices(op: Op, operands: tuple[Any, ...], backend: str | None) -> Any:
-    """A max's value and the flat positions of its winners."""
+    """A max's or a min's value and the flat positions of its winners."""
+    if integers.serves(op):
+        _check_operands(op, operands)
+        return integers.forward_with_indices(op, operands[0], forward_with_indices, backend)  # type: ignore[arg-type]
     if backend is None and len(operands) == 1 and isinstance(op, Pooling):
         return pooled(op, operands[0], True)
     _check_operands(op, operands)
@@ -66,6 +85,11 @@ def forward_with_indices(op: Op, operands: tuple[Any, ...], backend: str | None)
 def forward_with_beta(op: Pooling, x: Any, beta: Any) -> Any:
     """A smooth max whose beta is a tensor of one element, with a derivative in it too."""
     _check_operands(op, (x,))
+    if op.axes is not None:
+        turn = Turn(op, moved)
+        if not shapeless((x,)):
+            op.out_shape(tuple(x.shape))
+        return turn.result(forward_with_beta(op.over_last, turn.there(x), beta))
     if not isinstance(op.reduction, SmoothMax):
         raise TypeError(f"{op!r}: only a smooth max has a beta")
     if isinstance(x, Proxy) or isinstance(beta, Proxy):
@@ -78,6 +102,10 @@ def forward_with_beta(op: Pooling, x: Any, beta: Any) -> Any:
         found = eager.forward_with_beta(op, x, beta)
         if found is not None:
             return found
+    if lowering.wanted(x):
+        found = lowering.forward(op, x, beta)
+        if found is not None:
+            return found
     return library.pool(x, beta, encode(op), None)
 
 
@@ -88,6 +116,9 @@ def jvp(op: Op, operands: tuple[Any, ...], tangents: tuple[Any, ...], backend: s
         raise ValueError(f"{op!r}: {len(operands)} operands but {len(tangents)} tangents")
     for name, x, dx in zip(op.operand_names, operands, tangents, strict=False):
         _check_like(x, dx, f"tangent of {name}", name)
+    if integers.serves(op):
+        known, x = _known(op, operands[0])
+        return jvp(known, (x,), tangents, backend)
     if isinstance(op, Pooling):
         return library.pool_jvp(*operands, *tangents, None, encode(op), backend)
     if backend is None:
@@ -104,6 +135,9 @@ def vjp(op: Op, operands: tuple[Any, ...], grad: Any, backend: str | None) -> tu
     """The gradient in each operand, itself differentiable."""
     _check_operands(op, operands)
     _check_like(operands[0], grad, "gradient", "x")
+    if integers.serves(op):
+        known, x = _known(op, operands[0])
+        return vjp(known, (x,), grad, backend)
     if isinstance(op, Pooling):
         return (library.pool_vjp(operands[0], grad, None, encode(op), backend),)
     if backend is None:
@@ -119,6 +153,19 @@ def unpool(values: Tensor, indices: Tensor, pooled: tuple[int, ...]) -> Tensor:
     return unpooling.unpool(values, indices, pooled)
 
 
+# -- axes that are not the last --
+
+
+def moved(x: Any, source: tuple[int, ...], destination: tuple[int, ...]) -> Any:
+    """A view of a tensor with some axes moved."""
+    return torch.movedim(x, source, destination)
+
+
+def shapeless(operands: tuple[Any, ...]) -> bool:
+    """Whether a program is recorded: it stands for tensors of many shapes."""
+    return torch.compiler.is_compiling() or any(isinstance(x, Proxy) for x in operands)
+
+
 # -- what only torch has --
 
 
@@ -130,6 +177,12 @@ def _check_operands(op: Op, operands: tuple[Any, ...]) -> None:
     for i, x in enumerate(operands):
         name = op.operand_names[i] if i < len(op.operand_names) else f"operand {i}"
         _check_like(operands[0], x, name, op.operand_names[0])
+
+
+def _known(op: Any, x: Any) -> tuple[Op, Any]:
+    """An op of torch's that has this one's derivative, and where."""
+    known = integers.as_known(op)
+    return known, integers.turned(x) if isinstance(op.reduction, Min) else x
 
 
 def _check_like(x: Any, other: Any, name: str, of: str) -> None:

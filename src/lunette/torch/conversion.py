@@ -1,4 +1,4 @@
-"""What each of torch's pooling modules means, as a module of ours; or why ours would mean something else."""
+"""What each of torch's pooling and convolution modules means, as a module of ours; or why ours would mean something else."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import torch
 from torch import nn
 
 from lunette.reductions import Max, Mean
-from lunette.torch.nn import AdaptiveAvgPool, AdaptiveMaxPool, AvgPool, MaxPool, Pool
+from lunette.torch.nn import AdaptiveAvgPool, AdaptiveMaxPool, AvgPool, Conv, MaxPool, Pool
 from lunette.torch.nn.named import Named
 from lunette.torch.signatures import adaptive_op, avg_op, bins, max_op, shortest
 
-__all__ = ["Left", "converted", "is_pooling"]
+__all__ = ["Left", "converted", "is_convolution", "is_pooling"]
 
 
 class Left(Exception):
@@ -25,11 +25,16 @@ def is_pooling(module: Any) -> bool:
     return (isinstance(module, POOLING) and not isinstance(module, Named)) or _scripted(module)
 
 
-def converted(module: Any) -> Pool:
+def is_convolution(module: Any) -> bool:
+    """Whether this is one of torch's convolution modules, transposed ones aside, or of a class made from one."""
+    return isinstance(module, tuple(CONVOLUTIONS)) or _scripted(module, CONVOLUTIONS)
+
+
+def converted(module: Any) -> Any:
     """Our module for torch's; `Left` where there is none that means the same."""
-    if _scripted(module):
+    if _scripted(module) or _scripted(module, CONVOLUTIONS):
         raise Left("it is scripted; replace before torch.jit.script or torch.jit.trace")
-    convert = CONVERSIONS.get(type(module))
+    convert = CONVERSIONS.get(type(module)) or CONVOLUTIONS.get(type(module))
     if convert is None:
         raise Left(_other(module))
     try:
@@ -41,11 +46,11 @@ def converted(module: Any) -> Pool:
         raise Left(f"Lunette does not take its arguments: {error}{cause}") from error
 
 
-def _scripted(module: Any) -> bool:
+def _scripted(module: Any, kinds: Any = None) -> bool:
     name = (
         getattr(module, "original_name", "") if isinstance(module, torch.jit.ScriptModule) else ""
     )
-    return name in {kind.__name__ for kind in POOLING}
+    return name in {kind.__name__ for kind in kinds or POOLING}
 
 
 def _other(module: Any) -> str:
@@ -128,6 +133,30 @@ def _bins(module: Any) -> tuple[Any, ...]:
 def _ndim(module: Any) -> int:
     return int(type(module).__name__[-2])
 
+
+def _conv(module: Any) -> Conv:
+    if module.padding_mode != "zeros":
+        raise Left(f"its padding_mode is {module.padding_mode!r}; Lunette pads with zeros alone")
+    padding = module.padding
+    if isinstance(padding, str):
+        pairs = module._reversed_padding_repeated_twice[::-1]
+        padding = tuple((pairs[i + 1], pairs[i]) for i in range(0, len(pairs), 2))
+    with torch.device("meta"):  # its parameters are torch's, taken over
+        return Conv(
+            module.in_channels,
+            module.out_channels,
+            module.kernel_size,
+            module.stride,
+            padding,
+            module.dilation,
+            module.groups,
+            bias=module.bias is not None,
+        )
+
+
+CONVOLUTIONS: dict[type, Callable[[Any], Conv]] = dict.fromkeys(
+    (nn.Conv1d, nn.Conv2d, nn.Conv3d), _conv
+)
 
 CONVERSIONS: dict[type, Callable[[Any], Pool]] = {
     **dict.fromkeys((nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d), _max_pool),

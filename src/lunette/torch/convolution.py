@@ -1,12 +1,14 @@
-"""Convolution of torch tensors: torch's own up to three axes, a sum of those beyond.
+"""Convolution of torch tensors: by our CPU kernels where a rule says that they are faster, else by torch's own.
 
-Axes before the last three are unrolled: for each of their kernel positions, a slice of x is
-convolved over the last three axes, and the slices add up. All of it is torch's own operators, so
-derivatives, batching and tracing are torch's too.
+torch's own has up to three axes. Axes before the last three are unrolled: for each of their kernel positions, a slice
+of x is convolved over the last three axes, and the slices add up. On a GPU the taps of one of these axes stand beside the channels, so
+that products are fewer and larger. Whichever it is, it is made of operators, so
+derivatives, batching and tracing are torch's.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import product
 from math import prod
 from typing import Any
@@ -16,8 +18,11 @@ from torch import Tensor
 from torch.nn import functional
 
 from lunette.memory import check_room
-from lunette.ops.convolution import Convolution
+from lunette.ops.convolution import Conv, Convolution
+from lunette.torch import lowering
+from lunette.torch.convolution_operators import conv, settings_of
 from lunette.torch.memory import dtype_of
+from lunette.torch.speed import is_ours
 
 __all__ = ["check", "forward", "jvp", "vjp"]
 
@@ -29,23 +34,35 @@ TRANSPOSE = {
 }
 HALVES = (torch.float16, torch.bfloat16)
 
+FOLDED = 1 << 31
+"""Bytes of copies of x that a convolution of four axes and more on a GPU may make."""
 
-def forward(op: Convolution, operands: tuple[Tensor, ...]) -> Tensor:
-    """The convolution of x with weight, plus the bias if there is one."""
+
+def forward(op: Convolution, operands: tuple[Tensor, ...], always: bool = False) -> Tensor:
+    """The convolution of x with weight, plus the bias if there is one; with `always`, by our kernels where they serve."""
     x, weight, *rest = operands
     check(op, operands)
+    bias = rest[0] if rest else None
+    ours = 0 if lowering.wanted(x) else is_ours(op, x, weight, always)
+    if isinstance(op, Conv) and ours:
+        return conv(x, weight, bias, *settings_of(op, x.shape[-op.rank :], ours))
     channels = x.ndim - op.rank - 1
     batch = x.shape[:channels]
-    flat = x.reshape(-1, *x.shape[channels:]) if x.numel() else x.new_zeros(0, *x.shape[channels:])
-    bias = rest[0] if rest else None
-    convolve = _transposed if op.transposed else _convolved
-    if op.rank > 3 and x.dtype in HALVES:
+    if channels == 1:
+        flat = x
+    elif x.numel():
+        flat = x.reshape(-1, *x.shape[channels:])
+    else:
+        flat = x.new_zeros(0, *x.shape[channels:])
+    fold = _folds(op, x)
+    convolve = _transposed if op.transposed else partial(_convolved, fold=fold)
+    if op.rank > 3 and x.dtype in HALVES and not (op.rank == 4 and fold and bias is None):
         # The sum over slices rounds once: halves are added up in float32.
         wide = None if bias is None else bias.float()
         result = convolve(op, flat.float(), weight.float(), wide).to(x.dtype)
     else:
         result = convolve(op, flat, weight, bias)
-    return result.reshape(*batch, *result.shape[1:])
+    return result if channels == 1 else result.reshape(*batch, *result.shape[1:])
 
 
 def jvp(op: Convolution, operands: tuple[Tensor, ...], tangents: tuple[Tensor, ...]) -> Tensor:
@@ -89,7 +106,9 @@ def _check_memory(op: Any, shapes: Any, out: tuple[int, ...], size: int) -> None
 # -- one image axis after the batch: (batch, channels, *spatial) --
 
 
-def _convolved(op: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+def _convolved(
+    op: Any, x: Tensor, weight: Tensor, bias: Tensor | None, fold: bool = False
+) -> Tensor:
     lengths = x.shape[2:]
     margins = [r.margins(n) for r, n in zip(op.regions, lengths, strict=True)]
     unrolled = max(op.rank - 3, 0)
@@ -104,6 +123,8 @@ def _convolved(op: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tenso
     if not unrolled:
         return convolve(x, weight, bias, stride, padding, dilation, op.groups)
     outputs = [r.out_length(n) for r, n in zip(op.regions, lengths, strict=True)][:unrolled]
+    if fold:
+        return _plus(_folded(op, x, weight, outputs), bias)
     x = x.movedim(1, 1 + unrolled)
     total: Any = None
     for taps in product(*map(range, op.kernel[:unrolled])):
@@ -123,6 +144,37 @@ def _convolved(op: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tenso
         total = term if total is None else total + term
     result = total.reshape(-1, *outputs, *total.shape[1:]).movedim(1 + unrolled, 1)
     return _plus(result, bias)
+
+
+def _folds(op: Any, x: Tensor) -> bool:
+    """Whether taps along the last unrolled axis become channels: a copy of x for each, and one large product for all."""
+    if op.transposed or op.rank < 4 or not x.is_cuda:
+        return False
+    return bool(op.kernel[op.rank - 4] * x.numel() * x.element_size() <= FOLDED)
+
+
+def _folded(op: Any, x: Tensor, weight: Tensor, outputs: list[int]) -> Tensor:
+    """The sum over taps of the axes before the last unrolled one; x has its padding."""
+    last, groups = len(outputs) - 1, op.groups
+    axes = range(last + 1)
+
+    def at(axis: int, tap: int) -> slice:
+        first = tap * op.dilation[axis]
+        return slice(first, first + (outputs[axis] - 1) * op.stride[axis] + 1, op.stride[axis])
+
+    total: Any = None
+    for taps in product(*map(range, op.kernel[:last])):
+        outer = (slice(None), slice(None), *map(at, axes, taps))
+        copies = [x[(*outer, at(last, tap))] for tap in range(op.kernel[last])]
+        # (batch, groups, channels, taps, outputs …, three axes): the outputs become batch, the taps channels of their group
+        windows = torch.stack(copies, 2).unflatten(1, (groups, -1))
+        order = (0, *(4 + axis for axis in axes), 1, 3, 2, -3, -2, -1)
+        images = windows.permute(order).reshape(-1, op.kernel[last] * x.shape[1], *x.shape[-3:])
+        filters = weight[(slice(None), slice(None), *taps)].movedim(2, 1).flatten(1, 2)
+        term = functional.conv3d(images, filters, None, op.stride[-3:], 0, op.dilation[-3:], groups)
+        total = term if total is None else total + term
+    result: Tensor = total.reshape(-1, *outputs, *total.shape[1:]).movedim(2 + last, 1)
+    return result
 
 
 def _transposed(op: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:

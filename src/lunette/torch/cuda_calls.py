@@ -16,10 +16,10 @@ import torch
 from torch import _C, Tensor
 from torch._C._functorch import is_legacy_batchedtensor as is_batched
 
+from lunette.encoding import encode
 from lunette.ops.pooling import Pooling
 from lunette.reductions import Max, Mean
 from lunette.torch import library, offsets
-from lunette.torch.encoding import encode
 from lunette.torch.memory import DTYPES, extent, format_of
 
 __all__ = ["Calls", "forward"]

@@ -18,8 +18,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from lunette.encoding import decode
 from lunette.reductions import SmoothMax
-from lunette.torch.encoding import decode
 
 __all__ = ["Rule", "in_beta", "pool", "pool_jvp", "pool_vjp", "pool_with_indices"]
 

@@ -17,10 +17,10 @@ from torch.autograd.function import _SingleLevelFunction
 from torch.nn import Parameter
 
 from lunette.dispatch import BACKENDS
+from lunette.encoding import encode
 from lunette.ops.base import DIRECT
 from lunette.ops.pooling import Pooling
 from lunette.torch import cuda_calls, derivatives, library, offsets
-from lunette.torch.encoding import encode
 from lunette.torch.learned import Learned, checked
 from lunette.torch.prepared import MOST, Prepared, prepare
 
@@ -58,7 +58,7 @@ def serves(x: Any) -> bool:
 def forward(op: Pooling, x: Tensor) -> Any:
     """The op's value; None where the registered operators are to be asked."""
     if x.is_cuda:
-        return cuda_calls.forward(op, x)
+        return None if op.axes is not None else cuda_calls.forward(op, x)
     try:
         call = op._prepared[x.shape, x.stride(), x.dtype, len(BACKENDS)]
     except (AttributeError, KeyError):
@@ -89,6 +89,8 @@ def forward_with_indices(op: Pooling, x: Tensor) -> Any:
 
 
 def _prepared(op: Pooling, x: Tensor, rises: bool | None = None) -> Any:
+    if op.axes is not None:
+        return None
     # An op keeps its own calls: to look one up among those of all ops takes as long as a small call.
     try:
         calls = op._prepared
@@ -180,7 +182,7 @@ class _Indexed(_Function):
         return None if grad is None else _gradient(ctx.call, x, grad), None
 
 
-class _Kept(_Function):
+class BlockCache(_Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, call: Prepared) -> Any:
         ctx.call = call
@@ -226,7 +228,7 @@ class _Taught(_Function):
 # A result's grad_fn is named after the class, and as the operator is that a mode would see.
 Pooled: Any = type("lunette_pool", (_Pooled,), {})
 Indexed: Any = type("lunette_pool_with_indices", (_Indexed,), {})
-Kept: Any = type("lunette_max_with_offsets", (_Kept,), {})
+Kept: Any = type("lunette_max_with_offsets", (BlockCache,), {})
 Taught: Any = type("lunette_pool_with_beta", (_Taught,), {})
 
 DIRECT[Tensor] = DIRECT[Parameter] = direct

@@ -16,15 +16,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lunette.kernels.cpu.choice.gradients import gradient_call
-from lunette.kernels.cpu.choice.values import forward_call
-from lunette.kernels.cpu.choice.winners import tangent_call
-from lunette.kernels.cpu.memory.working_memory import of_this_thread
-from lunette.kernels.cpu.plans.layout import BETA
-from lunette.kernels.cpu.plans.steps import STEP, TABLE
-from lunette.kernels.cpu.rearranging.long_axes import LONG
-from lunette.kernels.cpu.rearranging.small_items import SmallItems
-from lunette.kernels.cpu.running.calls import Call, LaneShares, TiledCall, WeightedGradient
+from lunette.kernels.cpu.layout.batch_interleave import BatchInterleave
+from lunette.kernels.cpu.layout.split_axis import LONG
+from lunette.kernels.cpu.memory.scratchpad import scratchpad
+from lunette.kernels.cpu.program.calls import Call, LseGradient, NhwcLseGradient, TiledCall
+from lunette.kernels.cpu.schedule.slots import BETA
+from lunette.kernels.cpu.schedule.stages import STEP, TABLE
+from lunette.kernels.cpu.select.argmax import tangent_call
+from lunette.kernels.cpu.select.forward import forward_call
+from lunette.kernels.cpu.select.vjp import gradient_call
 from lunette.kernels.threads import limited
 from lunette.ops.pooling import Pool, Pooling
 from lunette.torch.memory import array_of, like, tensor_of
@@ -40,9 +40,9 @@ SAFE = 1e-44, 3e38
 class Learned(Prepared):
     """The verbs of a smooth max on CPU tensors of one shape, strides and dtype, for every beta of one sign."""
 
-    def __init__(self, op: Pooling, x: Tensor, rises: bool) -> None:
+    def __init__(self, op: Pooling, x: Tensor, beta_positive: bool) -> None:
         self.asked = op
-        reduction: Any = replace(op.reduction, beta=1.0 if rises else -1.0)  # type: ignore[type-var]
+        reduction: Any = replace(op.reduction, beta=1.0 if beta_positive else -1.0)  # type: ignore[type-var]
         super().__init__(Pool(op.regions, reduction, op.keepdims), x)
         # The bits are those of any layout: one that is unusual is put in order.
         self.serves = x.numel() > 0 and max(self.shape) <= LONG
@@ -130,9 +130,9 @@ def with_beta(call: Any, beta: float) -> Any:
         told.again = lambda: with_beta(again(), beta)
     if isinstance(call, TiledCall):
         told.steps = [(kernel, _told(tiling, beta)) for kernel, tiling in call.steps]
-    elif isinstance(call, LaneShares):
+    elif isinstance(call, NhwcLseGradient):
         told.calls = tuple(with_beta(part, beta) for part in call.calls)
-    elif isinstance(call, SmallItems):
+    elif isinstance(call, BatchInterleave):
         inner = call.inner
         parts = [inner] if isinstance(inner, Call) else list(inner.calls)
         plans = {part.plan.at: _told(part.plan, beta) for part in parts}
@@ -180,7 +180,7 @@ Told = Callable[[int, int, int, int, float], None]
 
 def _direct(call: Any) -> Callable[[int, int, int, float], bool] | None:
     """Calls of kernels alone, for a small call by tiles; it says whether no item was flagged."""
-    if type(call) not in (TiledCall, WeightedGradient):
+    if type(call) not in (TiledCall, LseGradient):
         return None
     if not all(tiling.small for _, tiling in call.steps):
         return None
@@ -212,7 +212,7 @@ def _on_all_units(kernel: Any, tiling: Any) -> Told:
     def run(a: int, b: int, c: int, flags: int, beta: float) -> None:
         taken = entry, table, _ = tables.take()
         entry[0] = beta
-        memory = of_this_thread()
+        memory = scratchpad()
         kernel(a, b, c, memory.scratch(scratch), table, flags, 0, units)
         tables.spare.append(taken)
 

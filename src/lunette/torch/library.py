@@ -2,7 +2,7 @@
 
 Three operators carry every pooling op, and each is the others' derivative:
 `lunette::pool`, `lunette::pool_jvp`, `lunette::pool_vjp`; `lunette::pool_with_indices` is a max
-that tells its winners. An op travels as text (`lunette.torch.encoding`). `beta` is None, or a
+that tells its winners. An op travels as text (`lunette.encoding`). `beta` is None, or a
 tensor of one element that takes the place of a smooth max's own beta, so that it can be learned.
 """
 
@@ -17,12 +17,12 @@ import torch
 from torch import Tensor
 
 from lunette import dispatch
+from lunette.encoding import decode
 from lunette.kernels.threads import limited
 from lunette.ops.pooling import Pool, Pooling
 from lunette.torch import derivatives
 from lunette.torch.autograd import register_derivatives
 from lunette.torch.checking import check_beta, check_devices, refuse_layouts
-from lunette.torch.encoding import decode
 from lunette.torch.memory import array_of, dtype_of, empty, like, tensor_of
 
 __all__ = [
@@ -69,7 +69,9 @@ def _with_beta(text: str, beta: Tensor | None, x: Tensor) -> Any:
         return op
     check_beta(op, beta, x)
     reduction = replace(op.reduction, beta=beta.item())
-    return Pool(op.regions, reduction, op.keepdims)
+    taught = Pool(op.regions, reduction, op.keepdims)
+    taught.result_dtype(dtype_of(x.dtype))  # beta survives in its arithmetic
+    return taught
 
 
 def _max_of(text: str, beta: Tensor | None) -> Any:
@@ -122,8 +124,9 @@ def _pool_vjp_cpu(
 def _pool_cuda(x: Tensor, beta: Tensor | None, op: str, backend: str | None) -> Tensor:
     if backend == "spec":
         return _pool_cpu(x.cpu(), beta, op, backend).to(x.device)
-    pooling = _with_beta(op, beta, x)
-    return like(x, triton_kernels(pooling, "forward", backend, x).forward(pooling, (x,)))
+    # All but the value of beta is checked for the op that the text names: steps of a training share the answer.
+    kernels, pooling = triton_kernels(decode(op), "forward", backend, x), _with_beta(op, beta, x)
+    return like(x, kernels.forward(pooling, (x,)))
 
 
 def _pool_with_indices_cuda(
@@ -144,8 +147,7 @@ def _pool_jvp_cuda(
     check_devices(x, dx=dx)
     if backend == "spec":
         return _pool_jvp_cpu(x.cpu(), dx.cpu(), beta, op, backend).to(x.device)
-    pooling = _with_beta(op, beta, x)
-    kernels = triton_kernels(pooling, "jvp", backend, x)
+    kernels, pooling = triton_kernels(decode(op), "jvp", backend, x), _with_beta(op, beta, x)
     pooling.check_tangents(*_signature(x), *_signature(dx))
     return like(x, kernels.jvp(pooling, (x,), (dx,)))
 
@@ -156,8 +158,7 @@ def _pool_vjp_cuda(
     check_devices(x, grad=grad)
     if backend == "spec":
         return _pool_vjp_cpu(x.cpu(), grad.cpu(), beta, op, backend).to(x.device)
-    pooling = _with_beta(op, beta, x)
-    kernels = triton_kernels(pooling, "vjp", backend, x)
+    kernels, pooling = triton_kernels(decode(op), "vjp", backend, x), _with_beta(op, beta, x)
     pooling.check_gradient(*_signature(x), tuple(grad.shape), dtype_of(grad.dtype))
     (gradient,) = kernels.vjp(pooling, (x,), grad)
     return like(x, gradient)

@@ -18,9 +18,10 @@ import torch
 from torch import Tensor
 
 from lunette import offsets as on_arrays
-from lunette.kernels.cpu.plans.lane_plan import few_looks
-from lunette.kernels.cpu.plans.sizes import SIDE_BY_SIDE
-from lunette.kernels.cpu.plans.window_tables import few_cells
+from lunette.encoding import decode
+from lunette.kernels.cpu.schedule.nhwc import cheap_argmax
+from lunette.kernels.cpu.schedule.windows import few_cells
+from lunette.kernels.cpu.tuning import ARGMAX_DIRECT_MAX_TAPS
 from lunette.offsets import NOWHERE
 from lunette.reductions import Max
 from lunette.regions import Sliding
@@ -28,7 +29,6 @@ from lunette.torch import library
 from lunette.torch.autograd import register_derivatives
 from lunette.torch.checking import check_kept, refuse_layouts
 from lunette.torch.derivatives import Rule
-from lunette.torch.encoding import decode
 from lunette.torch.memory import array_of, empty, format_of, tensor_of
 
 __all__ = ["max_vjp_from_offsets", "max_with_offsets", "on_cpu", "serves"]
@@ -71,11 +71,13 @@ def on_cpu(x: Tensor, op: str) -> bool:
 @lru_cache(maxsize=4096)
 def _go_cell_by_cell(op: str, size: int, channels_last: bool) -> bool:
     """Whether kernels on the CPU look at each cell of a window of numbers of `size` bytes, on a large input."""
-    if _taps(op) > SIDE_BY_SIDE:
+    if _taps(op) > ARGMAX_DIRECT_MAX_TAPS:
         return False
     pooling = decode(op)
     shape = (LARGE,) * pooling.rank
-    return few_looks(pooling, shape) if channels_last else few_cells(pooling, shape, max(4, size))
+    return (
+        cheap_argmax(pooling, shape) if channels_last else few_cells(pooling, shape, max(4, size))
+    )
 
 
 @lru_cache(maxsize=4096)

@@ -18,13 +18,14 @@ from torch import Tensor
 from lunette import dispatch
 from lunette import offsets as on_arrays
 from lunette.kernels.cpu import pooling as kernels
-from lunette.kernels.cpu.choice.gradients import gather_call, gradient_call
-from lunette.kernels.cpu.choice.values import forward_call
-from lunette.kernels.cpu.choice.winners import indices_call, offsets_call
-from lunette.kernels.cpu.rearranging.long_axes import LONG
+from lunette.kernels.cpu.layout.split_axis import LONG
+from lunette.kernels.cpu.select.argmax import indices_call, offsets_call
+from lunette.kernels.cpu.select.forward import forward_call
+from lunette.kernels.cpu.select.vjp import gather_call, gradient_call
 from lunette.kernels.threads import limited
 from lunette.ops.pooling import Pooling
 from lunette.reductions import Max, Mean
+from lunette.torch import integers
 from lunette.torch.memory import DTYPES, TENSOR_DTYPES, array_of, dtype_of, extent, like, tensor_of
 from lunette.torch.thin import Thin, thin
 
@@ -215,15 +216,15 @@ PLAIN = (Tensor, torch.nn.Parameter)
 
 def _keeps(op: Pooling, x: Tensor) -> bool:
     """Whether offsets give the gradient sooner than x does."""
+    from lunette.encoding import encode
     from lunette.torch import offsets
-    from lunette.torch.encoding import encode
 
     return offsets.on_cpu(x, encode(op))
 
 
 def prepare(op: Pooling, x: Tensor) -> Prepared | None:
     """Every check of a call, and its prepared form; None where the CPU's kernels do not serve it."""
-    if x.is_quantized or x.dtype not in DTYPES:
+    if x.is_quantized or x.dtype not in DTYPES or integers.serves(op):
         return None
     choice = dispatch.choose(op, "forward", (tuple(x.shape),), (dtype_of(x.dtype),), None)
     if choice.name != "cpu" or choice.why_slow:

@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from lunette.kernels.cpu.compiling.library import PARAMETERS
-from lunette.kernels.cpu.memory.working_memory import of_this_thread
-from lunette.kernels.cpu.running.calls import (
+from lunette.kernels.cpu.jit.cache import PARAMETERS
+from lunette.kernels.cpu.memory.scratchpad import scratchpad
+from lunette.kernels.cpu.program.calls import (
+    ArgmaxGradient,
     Call,
-    MarkedGradient,
+    LseGradient,
     QuickCall,
     TiledCall,
-    WeightedGradient,
 )
 from lunette.kernels.threads import limited
 
@@ -106,9 +106,9 @@ def _direct(call: Any) -> Callable[[int, int, int], bool] | None:
         if type(call) is TiledCall:
             return _flagging(kernel, first.at, first.scratch, first.units, first.items)
         kernels = [_on_all_units(k, t.at, t.scratch, t.units) for k, t in call.steps]
-        if type(call) is MarkedGradient:
+        if type(call) is ArgmaxGradient:
             return _with_flags(_marked(kernels, Bytes(first.all_outputs)), first.items)
-        if type(call) is WeightedGradient:
+        if type(call) is LseGradient:
             weights = Bytes(3 * first.all_outputs * first.size)
             return _with_flags(_weighted(kernels, weights), first.items)
     return None
@@ -124,7 +124,7 @@ def _alone(
     kernel, units = quick(kernel), int(units)
 
     def run(a: int, b: int, c: int) -> bool:
-        memory = of_this_thread()
+        memory = scratchpad()
         kernel(a, b, c, memory.scratch(scratch), table, room, 0, units)
         return True
 
@@ -139,7 +139,7 @@ def _flagging(
     take, give = flags.take, flags.spare.append
 
     def run(a: int, b: int, c: int) -> bool:
-        taken, memory = take(), of_this_thread()
+        taken, memory = take(), scratchpad()
         kernel(a, b, c, memory.scratch(scratch), table, taken[1], 0, units)
         if 1 in taken[0]:
             return False
@@ -158,7 +158,7 @@ def _on_all_units(kernel: Any, table: int, scratch: int, units: int) -> Kernel:
     kernel, units = quick(kernel), int(units)
 
     def run(a: int, b: int, c: int, flags: int) -> None:
-        memory = of_this_thread()
+        memory = scratchpad()
         kernel(a, b, c, memory.scratch(scratch), table, flags, 0, units)
 
     return run

@@ -29,6 +29,7 @@ from lunette.kernels.triton.replay import new  # noqa: E402
 from lunette.kernels.triton.values import locate_winners, reduce_windows  # noqa: E402
 from lunette.ops.pooling import Pooling  # noqa: E402
 from lunette.reductions import Max, Mean, SmoothMax  # noqa: E402
+from lunette.regions import Region  # noqa: E402
 
 __all__ = [
     "EMPTY_OFFSET",
@@ -212,7 +213,10 @@ class _Call(NamedTuple):
         elif boolean:
             x = x.view(torch.uint8)
         channels_last = _channels_last(x, op.rank)
-        made, stored = _plan(op, tuple(x.shape), channels_last), _stored(x, op.rank, channels_last)
+        made, stored = (
+            _plan(op.regions, tuple(x.shape), channels_last),
+            _stored(x, op.rank, channels_last),
+        )
         return _Call(op, made, stored, tuple(x.shape), channels_last, boolean)
 
     @staticmethod
@@ -220,7 +224,7 @@ class _Call(NamedTuple):
         """A call whose x is not at hand, in the layout of `grad`."""
         grad = grad.reshape(_kept(op, shape))
         channels_last = _channels_last(grad, op.rank)
-        return _Call(op, _plan(op, shape, channels_last), None, shape, channels_last)
+        return _Call(op, _plan(op.regions, shape, channels_last), None, shape, channels_last)
 
     @property
     def stored_shape(self) -> tuple[int, ...]:
@@ -248,7 +252,7 @@ class _Call(NamedTuple):
     def finish(self, y: Tensor) -> Tensor:
         """The result as the caller knows it: axes in order."""
         y = self.finish_input(y)
-        return y if self.op.keepdims else y.reshape(self.op.out_shape(self.shape))
+        return y if self.op.keepdims else y.reshape(self.shape[: len(self.shape) - self.op.rank])
 
     def finish_value(self, y: Tensor) -> Tensor:
         """The same for values: bools as bools."""
@@ -259,11 +263,11 @@ class _Call(NamedTuple):
 
 
 @lru_cache(maxsize=4096)
-def _plan(op: Pooling, shape: tuple[int, ...], channels_last: bool) -> Plan:
-    batch, pooled = shape[: len(shape) - op.rank], shape[len(shape) - op.rank :]
+def _plan(regions: tuple[Region, ...], shape: tuple[int, ...], channels_last: bool) -> Plan:
+    batch, pooled = shape[: len(shape) - len(regions)], shape[len(shape) - len(regions) :]
     if channels_last:
-        return plan(op.regions, prod(batch[:-1]), pooled, batch[-1])
-    return plan(op.regions, prod(batch), pooled, 1)
+        return plan(regions, prod(batch[:-1]), pooled, batch[-1])
+    return plan(regions, prod(batch), pooled, 1)
 
 
 @lru_cache(maxsize=4096)
@@ -292,10 +296,15 @@ def _stored(x: Tensor, rank: int, channels_last: bool) -> Tensor:
     return (x.movedim(x.ndim - rank - 1, -1) if channels_last else x).contiguous()
 
 
-@lru_cache(maxsize=4096)
 def _kept(op: Pooling, shape: tuple[int, ...]) -> tuple[int, ...]:
     """The shape of the result with every pooled axis kept."""
-    return op.out_shape(shape) if op.keepdims else (*op.out_shape(shape), *(1,) * op.rank)
+    return _lengths(op.regions, shape)
+
+
+@lru_cache(maxsize=4096)
+def _lengths(regions: tuple[Region, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
+    batch, pooled = shape[: len(shape) - len(regions)], shape[len(shape) - len(regions) :]
+    return (*batch, *(r.out_length(n) for r, n in zip(regions, pooled, strict=True)))
 
 
 def _moved(shape: tuple[int, ...], rank: int) -> tuple[int, ...]:

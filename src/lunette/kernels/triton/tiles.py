@@ -1,4 +1,4 @@
-"""How a call is cut into programs, and which cut is fastest: measured once per shape, remembered."""
+"""How a call is cut into programs, and which cut is fastest: measured once per shape, remembered on disk."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from lunette.kernels.triton import choices
 from lunette.kernels.triton.plan import Plan
 from lunette.kernels.triton.replay import paused
 
@@ -181,11 +182,16 @@ _BEST: dict[Any, Tile] = {}
 
 
 def best_tile(key: Any, tiles: list[Tile], run: Callable[[Tile], None], size: int) -> None:
-    """Run with the fastest of `tiles`; the first call of a large shape measures them."""
+    """Run with the fastest of `tiles`; the first call of a large shape, in any process, measures them."""
     first = tiles[0]
     known = _BEST.get(key)
     if known is not None or len(tiles) == 1 or size < WORTH_TUNING or not torch.cuda.is_available():
         run(known or first)
+        return
+    known = choices.kept(key, tiles)
+    if known is not None:
+        _BEST[key] = known
+        run(known)
         return
     if torch.cuda.is_current_stream_capturing():
         with paused(final=False):  # a later call, outside a graph, may measure
@@ -198,6 +204,7 @@ def best_tile(key: Any, tiles: list[Tile], run: Callable[[Tile], None], size: in
             if not times or time.perf_counter() - began < PATIENCE:
                 times[tile] = _milliseconds(partial(run, tile))
     _BEST[key] = min(times, key=lambda tile: times[tile])
+    choices.keep(key, tiles, _BEST[key])
     run(_BEST[key])
 
 

@@ -1,10 +1,11 @@
-"""Pooling modules of any rank, and torch's own pooling modules by their names; all other names are those of torch.nn."""
+"""Pooling and convolution modules of any rank, and torch's own pooling modules by their names; all other names are those of torch.nn."""
 
 from typing import Any
 
 from torch import nn as theirs
 
 from lunette.torch.nn import functional
+from lunette.torch.nn.convolutions import Conv
 from lunette.torch.nn.named import (
     AdaptiveAvgPool1d,
     AdaptiveAvgPool2d,
@@ -35,7 +36,7 @@ from lunette.torch.nn.pools import (
     Pool,
     SmoothMaxPool,
 )
-from lunette.torch.nn.weighted import GeM, SoftPool
+from lunette.torch.nn.weighted import BlurPool, GeM, SoftPool
 
 __all__ = [
     "AdaptiveAvgPool",
@@ -50,6 +51,8 @@ __all__ = [
     "AvgPool1d",
     "AvgPool2d",
     "AvgPool3d",
+    "BlurPool",
+    "Conv",
     "GeM",
     "GlobalAvgPool",
     "GlobalMaxPool",

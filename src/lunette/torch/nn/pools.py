@@ -27,7 +27,7 @@ __all__ = [
 
 
 class Pool(nn.Module):  # type: ignore[misc]
-    """Any pooling op as a module; the op decides how many of the last axes are pooled.
+    """Any pooling op as a module; the op decides which axes are pooled, the last if it does not say.
 
     With `return_indices` a max gives its winners' flat positions too, as torch's modules do.
     """
@@ -73,10 +73,11 @@ class MaxPool(Pool):
         ceil_mode: bool = False,
         ties: str = "first",
         return_indices: bool = False,
+        *,
+        axes: Any = None,
     ) -> None:
-        super().__init__(
-            ops.MaxPool(kernel, stride, padding, dilation, ceil_mode, ties), return_indices
-        )
+        op = ops.MaxPool(kernel, stride, padding, dilation, ceil_mode, ties, axes=axes)
+        super().__init__(op, return_indices)
 
 
 class AvgPool(Pool):
@@ -91,11 +92,12 @@ class AvgPool(Pool):
         ceil_mode: bool = False,
         count_include_pad: bool = True,
         divisor_override: int | None = None,
+        *,
+        axes: Any = None,
     ) -> None:
+        counting = count_include_pad, divisor_override
         super().__init__(
-            ops.AvgPool(
-                kernel, stride, padding, dilation, ceil_mode, count_include_pad, divisor_override
-            )
+            ops.AvgPool(kernel, stride, padding, dilation, ceil_mode, *counting, axes=axes)
         )
 
 
@@ -116,9 +118,11 @@ class SmoothMaxPool(Pool):
         ceil_mode: bool = False,
         count_include_pad: bool = True,
         learnable: bool = False,
+        *,
+        axes: Any = None,
     ) -> None:
         op = ops.SmoothMaxPool(
-            kernel, beta, stride, padding, dilation, ceil_mode, count_include_pad
+            kernel, beta, stride, padding, dilation, ceil_mode, count_include_pad, axes=axes
         )
         super().__init__(op)
         self.beta = nn.Parameter(torch.tensor(op.beta)) if flag(learnable, "learnable") else op.beta
@@ -135,28 +139,42 @@ class SmoothMaxPool(Pool):
 
 
 class AdaptiveAvgPool(Pool):
-    """The mean of each of `output_size` bins."""
+    """The mean of each of `output_size` bins; None keeps an axis as it is."""
 
-    def __init__(self, output_size: Any) -> None:
-        super().__init__(ops.AdaptiveAvgPool(output_size))
+    def __init__(self, output_size: Any, *, axes: Any = None) -> None:
+        super().__init__(ops.AdaptiveAvgPool(output_size, axes=axes))
 
 
 class AdaptiveMaxPool(Pool):
-    """The largest cell of each of `output_size` bins."""
+    """The largest cell of each of `output_size` bins; None keeps an axis as it is."""
 
-    def __init__(self, output_size: Any, ties: str = "first", return_indices: bool = False) -> None:
-        super().__init__(ops.AdaptiveMaxPool(output_size, ties), return_indices)
+    def __init__(
+        self,
+        output_size: Any,
+        ties: str = "first",
+        return_indices: bool = False,
+        *,
+        axes: Any = None,
+    ) -> None:
+        super().__init__(ops.AdaptiveMaxPool(output_size, ties, axes=axes), return_indices)
 
 
 class GlobalAvgPool(Pool):
-    """The mean over the last `ndim` axes."""
+    """The mean over the last `ndim` axes, or over `axes`."""
 
-    def __init__(self, ndim: int, keepdims: bool = True) -> None:
-        super().__init__(ops.GlobalAvgPool(ndim, keepdims))
+    def __init__(self, ndim: int | None = None, keepdims: bool = True, *, axes: Any = None) -> None:
+        super().__init__(ops.GlobalAvgPool(ndim, keepdims, axes=axes))
 
 
 class GlobalMaxPool(Pool):
-    """The largest cell over the last `ndim` axes."""
+    """The largest cell over the last `ndim` axes, or over `axes`."""
 
-    def __init__(self, ndim: int, keepdims: bool = True, ties: str = "all") -> None:
-        super().__init__(ops.GlobalMaxPool(ndim, keepdims, ties))
+    def __init__(
+        self,
+        ndim: int | None = None,
+        keepdims: bool = True,
+        ties: str = "all",
+        *,
+        axes: Any = None,
+    ) -> None:
+        super().__init__(ops.GlobalMaxPool(ndim, keepdims, ties, axes=axes))

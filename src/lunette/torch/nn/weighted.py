@@ -1,4 +1,4 @@
-"""Poolings between mean and max that are made of other ops: generalised means, and means weighted by softmax."""
+"""Poolings that are made of other ops: generalised means, means weighted by softmax, and binomial blurs."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from lunette import ops
-from lunette.arguments import flag
+from lunette.arguments import choice, flag, size
 
-__all__ = ["GeM", "SoftPool"]
+__all__ = ["BlurPool", "GeM", "SoftPool"]
 
 
 class GeM(nn.Module):  # type: ignore[misc]
@@ -69,3 +70,62 @@ class SoftPool(nn.Module):  # type: ignore[misc]
 
     def extra_repr(self) -> str:
         return repr(self.op).partition("(")[2][:-1].replace(", count_include_pad=False", "")
+
+
+MODES = ("reflect", "replicate", "zeros")
+"""What BlurPool may put around x."""
+
+
+class BlurPool(nn.Module):  # type: ignore[misc]
+    """A binomial filter of `kernel` cells on each of the last `ndim` axes, then every `stride`-th cell: shift-invariant downsampling.
+
+    Its weights are those of R. Zhang, "Making Convolutional Networks Shift-Invariant Again", 2019: 1 2 1 over 4 for 3 cells.
+    They are means of two neighbours, taken `kernel − 1` times, so that is how it is computed. `padding_mode` says
+    what lies `(kernel − 1) // 2` before x, and as much or one more after it: "reflect", "replicate" or "zeros".
+    """
+
+    def __init__(
+        self, kernel: int = 3, stride: int = 2, ndim: int = 2, padding_mode: str = "reflect"
+    ) -> None:
+        super().__init__()
+        self.kernel, self.stride = size(kernel, "kernel", 1), size(stride, "stride", 1)
+        self.ndim = size(ndim, "ndim", 1)
+        if self.ndim > 3:
+            raise ValueError(f"ndim={ndim}: expected 1, 2 or 3, the axes that torch can pad")
+        self.padding_mode = choice(padding_mode, "padding_mode", MODES)
+        pair = min(self.kernel, 2)
+        self.steps = [ops.AvgPool((pair,) * self.ndim, 1)] * (self.kernel - 2)
+        self.steps.append(ops.AvgPool((pair,) * self.ndim, self.stride))
+
+    def forward(self, x: Tensor) -> Any:
+        """The pooled tensor; half types are rounded once."""
+        batch = x.ndim - self.ndim
+        if batch < 0:
+            raise ValueError(f"{self!r} pools the last {self.ndim} axes; x has {x.ndim}")
+        y = self._padded(x, batch)
+        half = x.dtype in (torch.float16, torch.bfloat16)
+        y = y.float() if half else y
+        for op in self.steps:
+            y = op(y)
+        y = y.reshape(*x.shape[:batch], *y.shape[y.ndim - self.ndim :])
+        return y.to(x.dtype) if half else y
+
+    def _padded(self, x: Tensor, batch: int) -> Tensor:
+        before, after = (self.kernel - 1) // 2, self.kernel // 2
+        if not after:
+            return x
+        if self.padding_mode == "zeros":
+            return functional.pad(x, (before, after) * self.ndim)
+        if batch not in (1, 2):  # torch pads so with one axis or two before
+            x = x.reshape(-1, 1, *x.shape[batch:])
+        longest = min(x.shape[x.ndim - self.ndim :])
+        if self.padding_mode == "reflect" and after >= longest:
+            raise ValueError(
+                f"{self!r}: reflecting {after} cells needs longer axes than x of shape {tuple(x.shape)} has; "
+                "use padding_mode='replicate'"
+            )
+        return functional.pad(x, (before, after) * self.ndim, mode=self.padding_mode)
+
+    def extra_repr(self) -> str:
+        mode = "" if self.padding_mode == "reflect" else f", padding_mode={self.padding_mode!r}"
+        return f"kernel={self.kernel}, stride={self.stride}, ndim={self.ndim}{mode}"
