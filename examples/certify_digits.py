@@ -18,7 +18,7 @@ from rich.table import Table
 import lunette as ln
 from lunette.bounds import certificate, check, lower_bounds
 from lunette.bounds.attack import attack
-from lunette.bounds.network import network_of
+from lunette.bounds.reading import network_of
 
 Parameters = dict[str, np.ndarray]
 
@@ -84,7 +84,10 @@ def judged(image, label, parameters: Parameters, reach: float, method: str):
 
 def main(arguments: list[str] | None = None) -> list[tuple[float, float, float]]:
     """Train, attack, prove; (ε, attacked, certified) of each ε."""
-    from sklearn.datasets import load_digits
+    try:
+        from sklearn.datasets import load_digits
+    except ModuleNotFoundError:
+        raise SystemExit("the digits come with scikit-learn: pip install scikit-learn") from None
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=600, help="of training")

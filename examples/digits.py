@@ -112,7 +112,10 @@ def draw(losses: list[float], path: str, console: Console) -> None:
 
 def main(arguments: list[str] | None = None) -> float:
     """Train, then say how many held-out digits are read rightly."""
-    from sklearn.datasets import load_digits
+    try:
+        from sklearn.datasets import load_digits
+    except ModuleNotFoundError:
+        raise SystemExit("the digits come with scikit-learn: pip install scikit-learn") from None
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--epochs", type=int, default=12)

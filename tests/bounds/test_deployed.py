@@ -5,7 +5,7 @@ import pytest
 
 import lunette as ln
 from lunette.bounds import Box, Deployment, decide, lower_bounds, split
-from lunette.bounds.network import network_of
+from lunette.bounds.reading import network_of
 from tests.bounds import nets
 
 METHODS = ("ibp", "crown", "tight")

@@ -21,6 +21,7 @@ from lunette.reductions import Mean
 __all__ = [
     "Affine",
     "Convolved",
+    "Filled",
     "Joined",
     "Linear",
     "Matrix",
@@ -329,6 +330,8 @@ class Moved(Affine):
     ) -> None:
         super().__init__(parents, shape, about)
         self.shapes, self.index = shapes, index
+        used = index[index >= 0]
+        self.readers = int(np.bincount(used).max(initial=1)) if len(used) else 1
 
     def linear(self, *inputs: Array) -> Array:
         lead = inputs[0].shape[: inputs[0].ndim - len(self.shapes[0])]
@@ -342,9 +345,39 @@ class Moved(Affine):
     def pull(self, rows: Array) -> list[Array]:
         counts = [math.prod(shape) for shape in self.shapes]
         joined = np.zeros((len(rows), sum(counts)))
-        joined[:, self.index] = rows.reshape(len(rows), self.cells)
+        flat, held = rows.reshape(len(rows), self.cells), self.index >= 0
+        if self.readers == 1:
+            joined[:, self.index[held]] = flat[:, held]
+        else:
+            np.add.at(joined.T, self.index[held], flat[:, held].T)
         parts = np.split(joined, np.cumsum(counts)[:-1], axis=1)
         return [p.reshape(len(rows), *s) for p, s in zip(parts, self.shapes, strict=True)]
+
+
+class Filled(Moved):
+    """The same, with constants where the index is −1."""
+
+    title = "fill"
+    exact = False
+
+    def __init__(
+        self,
+        parents: Any,
+        shape: Shape,
+        about: str,
+        shapes: list[Shape],
+        index: Array,
+        fixed: Array,
+    ) -> None:
+        super().__init__(parents, shape, about, shapes, index)
+        self.fixed = fixed  # 0 where a cell of an operand is
+
+    def linear(self, *inputs: Array) -> Array:
+        moved = super().linear(*inputs)
+        return np.asarray(np.where((self.index >= 0).reshape(self.shape), moved, 0.0))
+
+    def constant(self) -> Array | None:
+        return self.fixed
 
 
 def _summed_to(rows: Array, shape: Shape) -> Array:

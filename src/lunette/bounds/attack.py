@@ -6,6 +6,7 @@ to the box. Nothing here is a proof; a point that is found is checked by running
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -13,32 +14,42 @@ import numpy as np
 from lunette.bounds.affine import Affine
 from lunette.bounds.box import Array
 from lunette.bounds.network import Input, Network
-from lunette.bounds.windows import Curve, Maximum, Smooth, Windowed
+from lunette.bounds.windows import Curve, Jump, Maximum, Smooth, Softmax, Windowed
 
-__all__ = ["attack", "gradients"]
+__all__ = ["attack", "descents", "gradients"]
 
 
 def attack(
     network: Network, row: Array, *, tries: int = 8, rounds: int = 20, seed: int = 0
 ) -> tuple[float, dict[int, Array]]:
     """The least `Σ row·output` that was found, in float64, and the inputs that gave it."""
+    best, found = np.inf, {k: box.lo for k, box in network.boxes.items()}
+    for value, point in descents(network, row, tries=tries, rounds=rounds, seed=seed):
+        best, found = value, point
+    return best, found
+
+
+def descents(
+    network: Network, row: Array, *, tries: int = 8, rounds: int = 20, seed: int = 0
+) -> Iterator[tuple[float, dict[int, Array]]]:
+    """Each value of `Σ row·output` that is less than all before, and the inputs that gave it."""
     rng = np.random.default_rng(seed)
     boxes = network.boxes
     points = {k: _starts(rng, box, tries) for k, box in boxes.items()}
     rows = np.broadcast_to(row, (tries, *row.shape))
-    best, found = np.inf, {k: p[0] for k, p in points.items()}
+    best = np.inf
     for turn in range(rounds + 1):
         values = network.values(points)
         results = (values[-1] * rows).reshape(tries, -1).sum(axis=1)
         least = int(results.argmin())
         if results[least] < best:
-            best, found = float(results[least]), {k: p[least].copy() for k, p in points.items()}
+            best = float(results[least])
+            yield best, {k: p[least].copy() for k, p in points.items()}
         slopes = gradients(network, values, rows)
         for k, box in boxes.items():
             step = box.width * (0.5 / (1 + turn / 3))
             moved = points[k] - step * np.sign(slopes[k])
             points[k] = np.clip(moved, box.lo, box.hi)
-    return best, found
 
 
 def _starts(rng: np.random.Generator, box: Any, tries: int) -> Array:
@@ -76,6 +87,15 @@ def _shares(step: Windowed, x: Array) -> Array:
     cells = step.gather(x, 0.0)
     if isinstance(step, Curve):
         return step.slope(cells)
+    if isinstance(step, Jump):  # flat but at 0: a slope that says which way the jump lies
+        scale = np.abs(cells).mean(axis=-2, keepdims=True) + 1e-30
+        return np.asarray(1 / (scale + np.abs(cells)))
+    if isinstance(step, Softmax):
+        share = np.exp(cells - cells.max(axis=-1, keepdims=True))
+        share = share / share.sum(axis=-1, keepdims=True)
+        own = np.zeros(cells.shape[-1])
+        own[0] = 1.0
+        return np.asarray(share[..., :1] * (own - share))
     inside = np.where(step.present, cells, -np.inf)
     if isinstance(step, Smooth):
         signed = np.where(step.present, np.sign(step.beta) * cells, -np.inf)

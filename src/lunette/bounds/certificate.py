@@ -16,13 +16,14 @@ from lunette.bounds import affine
 from lunette.bounds.affine import Affine, Step
 from lunette.bounds.box import Array, Box
 from lunette.bounds.deployed import Deployment
-from lunette.bounds.network import Input, network_of
+from lunette.bounds.network import Input
 from lunette.bounds.outputs import FLOAT32, least_of, row_array
+from lunette.bounds.parts import divisors_of
 from lunette.bounds.pull import Enclosure
+from lunette.bounds.reading import network_of
 from lunette.bounds.relax import grid_of
 from lunette.bounds.tighten import ROUNDS, best, enclose, unit_rows
-from lunette.bounds.windows import Maximum, Relaxation, counted_padding, table_of
-from lunette.reductions import Mean
+from lunette.bounds.windows import Maximum, Relaxation, table_of
 
 __all__ = ["FORMAT", "certificate", "dyadic", "least_values"]
 
@@ -91,9 +92,13 @@ def _claim(enclosure: Enclosure, writer: _Writer, row: Array, rounds: int) -> di
         raise ValueError("a row's bound overflows float64; give a smaller box")
     grid = grid_of(np.abs(value)) * 2.0**8
     used = np.flatnonzero(row.reshape(-1))
+    numbers = dyadic(row.reshape(-1)[used])
+    totals: dict[int, int] = {}  # outputs that are one cell taken twice are one number here
+    for cell, n in zip(writer.cells[k][used].tolist(), numbers["int"], strict=True):
+        totals[cell] = totals.get(cell, 0) + n
     claim = {
-        "cells": writer.cells[k][used].tolist(),
-        "row": dyadic(row.reshape(-1)[used]),
+        "cells": list(totals),
+        "row": numbers | {"int": list(totals.values())},
         "least": dyadic([math.floor(value[0] / grid) * grid]),
     }
     if own:
@@ -119,7 +124,7 @@ def _relax(step: Step, chosen: Relaxation, row: int | None = None) -> dict[str, 
 
 def _check_step(step: Step) -> None:
     if not isinstance(step, (Input, Affine, Maximum)):
-        raise ValueError(f"{step.about}: a certificate of {step.title} would need exponentials")
+        raise ValueError(f"{step.about}: certificates know sums and max, not {step.title}")
     if isinstance(step, affine.Scaled) and step.divisor is not None:
         mantissas = np.frexp(step.divisor)[0]
         if (np.abs(mantissas) != 0.5).any():
@@ -141,7 +146,9 @@ class _Writer:
         self.exponent = _finest(enclosure)
         for k, step in enumerate(enclosure.network.steps):
             read = [self.cells[p] for p in step.parents]
-            if isinstance(step, affine.Moved):  # the same cells in another order: no step at all
+            if (
+                isinstance(step, affine.Moved) and step.exact
+            ):  # the same cells in another order: no step at all
                 self.cells.append(np.concatenate(read)[step.index])
                 continue
             self.place[k] = len(self.steps)
@@ -157,7 +164,7 @@ class _Writer:
             zero, relaxed = [int(z) for z in step.zero], _relax(step, self.enclosure.relaxed[k])
             return {"op": "max", "windows": windows, "zero": zero, "relax": relaxed}
         if isinstance(step, affine.Pooled):
-            cells, divisors = _lists(table_of(step.op, step.x), read[0]), _divisors(step)
+            cells, divisors = _lists(table_of(step.op, step.x), read[0]), divisors_of(step).tolist()
             return {"op": "sums", **_mean(cells, divisors), **self._ends(k)}
         if isinstance(step, affine.Summed) and step.divisor > 1:
             kept = [i for i in range(len(step.x)) if i - len(step.x) not in step.axes]
@@ -194,18 +201,9 @@ def _lists(table: Array, cells: Array) -> list[list[int]]:
 
 
 def _mean(cells: list[list[int]], divisors: list[int]) -> dict[str, Any]:
-    nothing = {"exp": 0, "int": [0] * len(cells)}
-    return {"cells": cells, "divisors": divisors, "weight": {"exp": 0, "int": []}, "bias": nothing}
-
-
-def _divisors(step: affine.Pooled) -> list[int]:
-    reduction = step.op.reduction
-    assert isinstance(reduction, Mean)
-    real = (table_of(step.op, step.x) >= 0).sum(axis=1)
-    counted = real + counted_padding(step.op, step.x) if reduction.count_include_pad else real
-    if reduction.divisor_override is not None:
-        counted = np.full(len(real), reduction.divisor_override)
-    return [max(1, int(c)) for c in counted]
+    nothing, none = {"exp": 0, "int": [0]}, {"exp": 0, "int": []}
+    kinds = [0] * len(cells)
+    return {"cells": cells, "kinds": kinds, "divisors": divisors, "weight": none, "bias": nothing}
 
 
 def _sums(step: Affine, read: Array) -> dict[str, Any]:
@@ -215,8 +213,8 @@ def _sums(step: Affine, read: Array) -> dict[str, Any]:
     batch = max(1, (1 << 21) // max(1, step.cells, len(read)))
     for first in range(0, step.cells, batch):
         some = np.arange(first, min(first + batch, step.cells))
-        parts = step.pull(unit_rows(step.shape, some, 1.0))
-        for row in np.concatenate([p.reshape(len(some), -1) for p in parts], axis=1):
+        pulled = step.pull(unit_rows(step.shape, some, 1.0))
+        for row in np.concatenate([p.reshape(len(some), -1) for p in pulled], axis=1):
             places = np.flatnonzero(row)
             cells.append(read[places].tolist())
             weights.append(row[places])
@@ -224,9 +222,15 @@ def _sums(step: Affine, read: Array) -> dict[str, Any]:
     ends = np.cumsum([len(w) for w in weights])[:-1]
     constant = step.constant()
     bias = np.zeros(step.shape) if constant is None else np.broadcast_to(constant, step.shape)
+    # Outputs with the same weights and constant, as those of one channel, are of one kind.
+    kinds: dict[tuple[bytes, float], int] = {}
+    parts = np.split(which.reshape(-1).astype(np.int64), ends)
+    keys = [(w.tobytes(), float(b)) for w, b in zip(parts, bias.reshape(-1), strict=True)]
+    places_of = [kinds.setdefault(key, len(kinds)) for key in keys]
     return {
         "cells": cells,
-        "which": [part.tolist() for part in np.split(which.reshape(-1), ends)],
+        "kinds": places_of,
+        "which": [np.frombuffer(w, np.int64).tolist() for w, _ in kinds],
         "weight": dyadic(table),
-        "bias": dyadic(bias),
+        "bias": dyadic([b for _, b in kinds]),
     }

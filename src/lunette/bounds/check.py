@@ -1,57 +1,48 @@
 """Replays a certificate of bounds in exact integers: `python check.py certificate.json`.
 
-Needs the standard library alone, and believes nothing. Every number is an integer times a power of
-two: nothing is rounded, nothing divided. Cells of all steps are numbered in one row. Says `verified`
-(exit status 0), `rejected` (1: a claim does not follow) or `error` (2: this is no certificate).
+Every number is an integer times a power of two. Cells of all steps are numbered in one row. Says
+`verified` (exit status 0), `rejected` (1: a claim does not follow) or `error` (2: no certificate).
 """
-# mypy: ignore-errors
 
+# mypy: ignore-errors
+# fmt: off
 import json
 import sys
 
 FLOATS = {"exact": (0, 0, 0), "float32": (24, -149, 127), "float64": (53, -1074, 1023)}
 BYTES, WORK, MOST = 1 << 28, 1 << 30, 1 << 1000  # of a file, of sums, of an integer
-
-
-class Rejected(Exception): ...
-
+Rejected = type("Rejected", (Exception,), {})
 
 def need(holds, message, kind=ValueError):
     if not holds:
         raise kind(message)
 
-
 def get(record, name, kind, where):
-    need(type(record) is dict and name in record, f"{where}: field {name!r} is missing")
-    need(type(record[name]) is kind, f"{where}: field {name!r}: expected {kind.__name__}")
+    where = f"{where}: field {name!r}"
+    need(type(record) is dict and name in record, f"{where} is missing")
+    need(type(record[name]) is kind, f"{where}: expected {kind.__name__}")
     return record[name]
-
 
 def whole(record, name, count, low, high, where):
     """A list of `count` integers (None: any number) between two ends, both included."""
     values, where = get(record, name, list, where), f"{where}: field {name!r}"
     need(count in (None, len(values)), f"{where}: expected {count} numbers, found {len(values)}")
-    for v in values:
-        need(type(v) is int and low <= v <= high, f"{where}: expected integers in its range")
+    fits = all(type(v) is int and low <= v <= high for v in values)
+    need(fits, f"{where}: expected integers in its range")
     return values
-
 
 def lists(record, name, top, where):
     given = get(record, name, list, where)
     return [whole({name: v}, name, None, 0, top, f"{where}, {i}") for i, v in enumerate(given)]
 
-
 def numbers(record, name, count, where):
-    """Integers, and the exponent of two that scales them all; it is never above 0."""
     given, where = get(record, name, dict, where), f"{where}: field {name!r}"
-    e = whole({"exp": [given.get("exp")]}, "exp", 1, -1200, 0, where)[0]
+    e = whole({"exp": [given.get("exp")]}, "exp", 1, -1200, 0, where)[0]  # all are times 2ᵉ
     return whole(given, "int", count, -MOST, MOST, where), e
-
 
 def add(x, y):
     e = min(x[1], y[1])
     return (x[0] << x[1] - e) + (y[0] << y[1] - e), e
-
 
 class Checker:
     def __init__(self, given):
@@ -60,13 +51,11 @@ class Checker:
         need(name in FLOATS, f"field 'arithmetic': expected one of {', '.join(FLOATS)}")
         (self.unit, self.eta, self.top), self.work, self.steps = FLOATS[name], 0, []
         self.e = whole({"exp": [given.get("exp")]}, "exp", 1, -1200, 0, "certificate")[0]
-        self.low, self.high = [], []
+        self.low, self.high, self.claims = [], [], get(given, "rows", list, "certificate")
         for k, step in enumerate(get(given, "steps", list, "certificate")):
             op = get(step, "op", str, f"step {k}")
             need(op in ("input", "sums", "max") and k < 4096, f"step {k}: field 'op': {op[:20]!r}")
-            read = {"input": self.keep, "sums": self.sums, "max": self.max}[op]
-            read(step, f"step {k} ({op})")
-        self.claims = get(given, "rows", list, "certificate")
+            {"input": self.keep, "sums": self.sums, "max": self.max}[op](step, f"step {k} ({op})")
         need(self.claims, "certificate: field 'rows' is empty")
         for r, claim in enumerate(self.claims):
             self.prove(claim, f"row {r}")
@@ -77,23 +66,25 @@ class Checker:
         hi = whole(given, "hi", len(lo), -MOST, MOST, where)
         need(all(x <= y for x, y in zip(lo, hi, strict=True)), f"{where}: an empty box")
         self.steps.append({"op": op, "first": len(self.low), **more})
-        self.low.extend(lo)
-        self.high.extend(hi)
+        self.low += lo
+        self.high += hi
 
     def sums(self, given, where):
         """Weights × cells and a constant, within γ_m·(Σ|w||x| + |b|) + 2m·η, γ_m ≤ mu + 2(mu)²."""
         low, high, u, first = self.low, self.high, self.unit, len(self.low)
         table, e = numbers(given, "weight", None, where)
         cells = lists(given, "cells", len(low) - 1, where)
+        values, eb = numbers(given, "bias", None, where)
+        kinds = whole(given, "kinds", len(cells), 0, len(values) - 1, where)
         if means := "divisors" in given:  # 1/d as a multiple of 2⁻⁸⁰; the rest is an error
             divisors, e = whole(given, "divisors", len(cells), 1, 1 << 40, where), -80
             rows = [(c, [(1 << 80) // d] * len(c)) for c, d in zip(cells, divisors, strict=True)]
-        else:
-            which = lists(given, "which", len(table) - 1, where)
-            fits = [len(w) for w in which] == [len(c) for c in cells]
-            need(fits, f"{where}: field 'which' does not fit field 'cells'")
-            rows = [(c, [table[i] for i in w]) for c, w in zip(cells, which, strict=True)]
-        bias, eb = numbers(given, "bias", len(rows), where)
+        else:  # `which` weights the outputs of a kind have
+            which = [[table[i] for i in w] for w in lists(given, "which", len(table) - 1, where)]
+            fits = len(which) == len(values) and [len(which[k]) for k in kinds]
+            need(fits == [len(c) for c in cells], f"{where}: field 'which' does not fit the others")
+            rows = [(c, which[k]) for c, k in zip(cells, kinds, strict=True)]
+        bias = [values[k] for k in kinds]
         base, errors, ends = min(e + self.e, eb), [], ([], [])
         err = min(base - 2 * u, self.eta)
         for (places, weights), b in zip(rows, bias, strict=True):
@@ -114,8 +105,7 @@ class Checker:
             errors.append(loss)
             ends[0].append(((a << up) + shift << base - err) - loss)
             ends[1].append(((z << up) + shift << base - err) + loss)
-        more = {"rows": rows, "we": e, "bias": (bias, eb), "errors": (errors, err)}
-        self.keep(given, where, "sums", len(rows), **more)
+        self.keep(given, where, "sums", len(rows), rows=rows, we=e, bias=(bias, eb), err=(errors, err))
         for name, sign, known in (("lo", 1, ends[0]), ("hi", -1, ends[1])):
             for i, (v, end) in enumerate(zip(known, given[name], strict=True)):
                 if (v - (end << self.e - err)) * sign < 0:
@@ -127,7 +117,7 @@ class Checker:
         cells = lists(given, "windows", len(self.low) - 1, where)
         pairs = list(zip(cells, whole(given, "zero", len(cells), 0, 1, where), strict=True))
         need(all(c or z for c, z in pairs), f"{where}: field 'zero': expected 1 of an empty window")
-        sides, relax = (self.low, self.high), self.relaxation(pairs, given, where)
+        relax, sides = self.relaxation(pairs, given, where), (self.low, self.high)
         lo, hi = ([max([s[i] for i in c] + [0] * z) for c, z in pairs] for s in sides)
         self.keep({"lo": lo, "hi": hi}, where, "max", pairs=pairs, relax=relax)
 
@@ -168,8 +158,8 @@ class Checker:
                 down, up = min(es, ep), (es - min(es, ep), ep - min(es, ep))
                 parts = [(v << up[v > 0], windows[i][0], windows[i][1 + (v > 0)]) for i, v in mine]
             else:
-                down, parts = step["we"], [(v, *step["rows"][i]) for i, v in mine]
-                (bias, eb), (errors, err) = step["bias"], step["errors"]
+                down, (bias, eb), (errors, err) = step["we"], step["bias"], step["err"]
+                parts = [(v, *step["rows"][i]) for i, v in mine]
                 total = add(total, (sum(v * bias[i] for i, v in mine), e + eb))
                 total = add(total, (-sum(abs(v) * errors[i] for i, v in mine), e + err))
             row, e = {i: v << -down for i, v in rest.items()}, e + down
@@ -185,17 +175,15 @@ class Checker:
         (least,), el = numbers(claim, "least", 1, where)
         need(len(set(cells)) == len(cells), f"{where}: field 'cells': one stands twice")
         own = {}
+        maxima = {str(k): k for k, step in enumerate(self.steps) if step["op"] == "max"}
         for key, given in get(claim, "own", dict, where).items() if "own" in claim else ():
-            k = int(key) if key.isdecimal() and len(key) < 9 else len(self.steps)
-            known = k < len(self.steps) and self.steps[k]["op"] == "max"
-            need(known, f"{where}: field 'own': step {key[:20]} is no max")
-            own[k] = self.relaxation(self.steps[k]["pairs"], given, f"{where}: field 'own', {k}")
-        pairs = dict(zip(cells, row, strict=True))
-        direct = sum(v * (self.low if v > 0 else self.high)[i] for i, v in pairs.items())
-        bounds = (direct, e + self.e), self.pull(pairs, e, own)
-        holds = any(add(bound, (-least, el))[0] >= 0 for bound in bounds)
-        need(holds, f"{where}: its lower bound does not follow", Rejected)
-
+            need(key in maxima, f"{where}: field 'own': step {key[:20]} is no max")
+            pairs, about = self.steps[maxima[key]]["pairs"], f"{where}: field 'own', {key}"
+            own[maxima[key]] = self.relaxation(pairs, given, about)
+        row = dict(zip(cells, row, strict=True))
+        direct = sum(v * (self.low if v > 0 else self.high)[i] for i, v in row.items()), e + self.e
+        above = [add(bound, (-least, el))[0] for bound in (direct, self.pull(row, e, own))]
+        need(max(above) >= 0, f"{where}: its lower bound does not follow", Rejected)
 
 def check(text):
     """What is to be said of a certificate: `verified …`, `rejected: …` or `error: …`."""
@@ -203,14 +191,9 @@ def check(text):
         need(len(text) <= BYTES, f"longer than {BYTES} bytes")
         given = json.loads(text, parse_int=lambda t: int(t) if len(t) < 400 else t[:20])
         return f"verified: {len(Checker(given).claims)} rows"
-    except Rejected as why:
-        return f"rejected: {why}"
-    except (ValueError, RecursionError) as why:
-        return f"error: {str(why)[:300]}"
-
+    except (Rejected, ValueError, RecursionError) as why:
+        return f"{'rejected' if type(why) is Rejected else 'error'}: {str(why)[:300]}"
 
 if __name__ == "__main__":
     with open(sys.argv[1], encoding="utf-8", errors="replace") as file:
-        said = check(file.read(BYTES + 1))
-    print(said)
-    sys.exit("vre".index(said[0]))
+        sys.exit(print(said := check(file.read(BYTES + 1))) or "vre".index(said[0]))

@@ -18,10 +18,10 @@ import numpy as np
 from lunette.arguments import choice, flag
 from lunette.bounds.affine import Affine, Pooled, Step, Summed
 from lunette.bounds.box import SLACK, TINY, Array, gamma
-from lunette.bounds.windows import Curve, Maximum, Smooth
+from lunette.bounds.windows import Curve, Jump, Maximum, Smooth, Softmax
 from lunette.check.bounds import EXP_ERROR, EXPONENTIALS, LOG_ERROR
 
-__all__ = ["Deployment", "error"]
+__all__ = ["Deployment", "error", "own_error", "softmax_error"]
 
 
 class Deployment:
@@ -77,6 +77,10 @@ def error(step: Step, sizes: list[Array], result: Array, deployment: Deployment 
         return np.full(step.shape, lost)
     if isinstance(step, Smooth):
         return _of_smooth(step, sizes[0], result, deployment)
+    if isinstance(step, Jump):
+        return np.zeros(step.shape)
+    if isinstance(step, Softmax):
+        return _of_softmax(step, sizes[0], deployment)
     assert isinstance(step, Curve)
     # Four units in the last place of a result below 1, and what 1/(1 + eˣ) loses as eˣ overflows.
     return 8 * deployment.unit * result * SLACK + 8 * deployment.normal
@@ -116,6 +120,23 @@ def _of_smooth(step: Smooth, size: Array, result: Array, deployment: Deployment)
     if deployment.flush_subnormals:
         total = total + 8 * deployment.smallest * (1 + 1 / beta)
     return np.asarray(total * SLACK * SLACK + TINY)
+
+
+def softmax_error(classes: int, size: float, deployment: Deployment) -> float:
+    """The relative error of a softmax of numbers up to this size, besides underflow.
+
+    The argument of an exponential is off by one rounding of a difference, the exponential by a few
+    units, the sum by one rounding per class, the quotient by one.
+    """
+    unit = deployment.unit
+    if classes * unit > 2.0**-8 or 4 * size * unit > 2.0**-4:
+        raise ValueError(f"softmax of {classes} numbers up to {size:.3g}: its error is not bounded")
+    return 4 * unit * (2 * size + classes + EXPONENTIALS * EXP_ERROR + 8)
+
+
+def _of_softmax(step: Softmax, size: Array, deployment: Deployment) -> Array:
+    relative = softmax_error(step.table.shape[1], float(size.max(initial=0.0)), deployment)
+    return np.full(step.shape, relative + 8 * deployment.normal)
 
 
 def own_error(step: Step, sizes: list[Any]) -> Array:

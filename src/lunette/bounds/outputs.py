@@ -9,8 +9,9 @@ import numpy as np
 from lunette.arguments import choice
 from lunette.bounds.box import Array, Box, gamma, magnitude
 from lunette.bounds.deployed import Deployment
-from lunette.bounds.network import network_of
+from lunette.bounds.parts import focused
 from lunette.bounds.pull import Enclosure
+from lunette.bounds.reading import network_of
 from lunette.bounds.tighten import METHODS, ROUNDS, enclose, least, unit_rows
 
 __all__ = ["bounds", "least_of", "lower_bounds", "row_array"]
@@ -65,6 +66,7 @@ def lower_bounds(
     choice(method, "method", METHODS)
     network = network_of(tape, output, boxes, deployment)
     matrix = row_array(rows, network.steps[-1].shape)
+    network, matrix = focused(network, matrix)
     return least_of(enclose(network, deployment, method), matrix, method)
 
 

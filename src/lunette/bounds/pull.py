@@ -19,11 +19,11 @@ from lunette.bounds.affine import Affine, Step
 from lunette.bounds.box import SLACK, TINY, UNIT, Array, gamma, magnitude
 from lunette.bounds.deployed import Deployment, error, own_error
 from lunette.bounds.network import Input, Network
-from lunette.bounds.windows import Curve, Maximum, Relaxation, Smooth, Windowed
+from lunette.bounds.windows import Curve, Jump, Maximum, Relaxation, Smooth, Softmax, Windowed
 
 __all__ = ["Cut", "Empty", "Enclosure", "batches", "lower"]
 
-BATCH = 1 << 21
+BATCH = 1 << 19
 """How many numbers one array of a batch of rows may hold."""
 
 Choices = dict[int, Relaxation]
@@ -50,6 +50,8 @@ class Enclosure:
     ) -> None:
         self.network, self.deployment = network, deployment
         self.short = short  # whether ends are rounded, outward, to numbers that are short to write
+        self.until = math.inf
+        """When narrowing gives up, in the seconds of `time.monotonic`."""
         self.lo: list[Array] = []
         self.hi: list[Array] = []
         self.charged: dict[int, Array] = {}
@@ -96,8 +98,8 @@ class Enclosure:
             middle, radius = step.value(*middles), step.spread(*radii) + self.charged[k]
             return middle - radius, middle + radius
         assert isinstance(step, Windowed)
-        lo, hi = step.value(*lows), step.value(*highs)
-        if not isinstance(step, Maximum):
+        lo, hi = step.ends(lows[0], highs[0])
+        if not isinstance(step, (Maximum, Jump)):
             loss = 2.0**-40 * (
                 1 + np.abs(lo) + np.abs(hi) + sum(s.max(initial=0.0) for s in self.sizes(step))
             )
@@ -121,6 +123,13 @@ class Enclosure:
             self.claimed.add(k)
         self.lo[k], self.hi[k] = low.reshape(self.lo[k].shape), high.reshape(self.hi[k].shape)
 
+    def meet(self, k: int, known: Enclosure) -> None:
+        """Take the ends of step k that another enclosure of the same inputs, or of more, knows better."""
+        lo, hi = np.maximum(self.lo[k], known.lo[k]), np.minimum(self.hi[k], known.hi[k])
+        if (lo > hi).any():
+            raise Empty
+        self.lo[k], self.hi[k] = lo, hi
+
     def relax(self, k: int) -> None:
         """Choose the first relaxation of a bending step, over the box before it."""
         step = self.network.steps[k]
@@ -132,6 +141,11 @@ class Enclosure:
             self.relaxed[k] = relax.smooth_tangent(step, lo, hi)
         elif isinstance(step, Curve):
             self.relaxed[k] = relax.curve(step, lo, hi)
+        elif isinstance(step, Jump):
+            self.relaxed[k] = relax.sign(step, lo, hi)
+        elif isinstance(step, Softmax):  # the ends of its box, whatever the cells
+            flat = np.zeros(step.table.shape)
+            self.relaxed[k] = Relaxation(flat, self.lo[k].reshape(-1), flat, self.hi[k].reshape(-1))
 
 
 def batches(enclosure: Enclosure, target: int, count: int) -> Iterator[slice]:
@@ -145,11 +159,16 @@ def batches(enclosure: Enclosure, target: int, count: int) -> Iterator[slice]:
 
 
 def lower(
-    enclosure: Enclosure, target: int, rows: Array, choices: Choices | None = None
+    enclosure: Enclosure,
+    target: int,
+    rows: Array,
+    choices: Choices | None = None,
+    seen: dict[int, Array] | None = None,
 ) -> tuple[Array, dict[int, Array]]:
     """The least value of `rows·result` of a step, row by row, and the inputs where it is attained.
 
     `rows` is `(rows, *shape of the step)`. `choices` are relaxations of their own for these rows.
+    `seen` is filled with the coefficients that arrive at each bending step.
     """
     chosen = enclosure.relaxed | (choices or {})
     total, slack = np.zeros(len(rows)), np.full(len(rows), TINY)
@@ -168,6 +187,8 @@ def lower(
                 gain, loss = _through_sums(enclosure, k, step, a)
             else:
                 assert isinstance(step, Windowed)
+                if seen is not None:
+                    seen[k] = _flat(a)
                 gain, loss, part = _through_windows(enclosure, k, step, a, chosen[k])
                 parts = [part]
             total = total + gain
@@ -197,14 +218,20 @@ def _through_windows(
     enclosure: Enclosure, k: int, step: Windowed, a: Array, chosen: Relaxation
 ) -> tuple[Array, Array, Array]:
     flat = _flat(a)
-    positive = flat > 0
-    offset = np.where(positive, chosen.low_offset, chosen.high_offset)
-    slope = np.where(positive[..., None], chosen.low_slope, chosen.high_slope)
-    part = step.scatter(flat[..., None] * slope)
+    up = np.maximum(flat, 0.0)
+    down = flat - up  # where a coefficient is not positive, the upper function counts
+    part = step.scatter(up[..., None] * chosen.low_slope + down[..., None] * chosen.high_slope)
     cells = step.gather(enclosure.sizes(step)[0], 0.0).sum(axis=-1) * SLACK
     count = step.readers + len(step.table) + step.table.shape[1] + 16
-    own = gamma(count) * (cells + np.abs(offset)) + enclosure.charged[k].reshape(-1)
-    return (flat * offset).sum(axis=1), (np.abs(flat) * own).sum(axis=1) * SLACK + TINY, part
+    most = magnitude(chosen.low_offset, chosen.high_offset)
+    own = gamma(count) * (cells + most) + enclosure.charged[k].reshape(-1)
+    gain = _weighted(up, chosen.low_offset) + _weighted(down, chosen.high_offset)
+    return gain, _weighted(up - down, own) * SLACK + TINY, part
+
+
+def _weighted(rows: Array, values: Array) -> Array:
+    """Row by row `Σ row·value`, of values that all rows share or of each row's own."""
+    return np.asarray(rows @ values if values.ndim == 1 else (rows * values).sum(axis=1))
 
 
 def _join(enclosure: Enclosure, waiting: dict[int, Array], p: int, part: Array) -> Any:

@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from lunette.bounds.box import SLACK, TINY, UNIT, Array, gamma, magnitude
-from lunette.bounds.windows import Curve, Maximum, Relaxation, Smooth
+from lunette.bounds.box import LARGEST, SLACK, TINY, UNIT, Array, gamma, magnitude
+from lunette.bounds.windows import Curve, Jump, Maximum, Relaxation, Smooth
 
-__all__ = ["Hull", "curve", "grid_of", "smooth_tangent"]
+__all__ = ["Hull", "curve", "grid_of", "sign", "smooth_tangent"]
 
 BITS = 24
 """Slopes of a max are multiples of 2⁻²⁴: short numbers, in certificates too."""
@@ -225,10 +225,34 @@ def _charge(step: Smooth, value: Array, low: Array, high: Array, more: Any = 0.0
 
 def curve(step: Curve, lo: Array, hi: Array) -> Relaxation:
     """Two parallel lines through the ends."""
-    low, high = lo.reshape(-1), hi.reshape(-1)
+    low, high = step.gather(lo, 0.0)[:, 0], step.gather(hi, 0.0)[:, 0]
     slope = np.minimum(step.slope(low), step.slope(high)) * (1 - 2.0**-30)
     slope = np.maximum(slope - 2.0**-45, 0.0)
     charge = 2.0**-44 * (1 + magnitude(low, high))
     under = step.function(low) - slope * low - charge
     above = step.function(high) - slope * high + charge
     return Relaxation(slope[:, None], under, slope[:, None], above)
+
+
+# -- the sign: the lines through the ends that reach over the jump, or the sign of an end --
+
+
+def sign(step: Jump, lo: Array, hi: Array, at: Array | None = None) -> Relaxation:
+    """Both sides of a sign: those that stand nearer to it at `at`, or in the middle of the box."""
+    low, high = step.gather(lo, 0.0)[:, 0], step.gather(hi, 0.0)[:, 0]
+    point = (low + high) / 2 if at is None else at[..., 0]
+    low, high = np.broadcast_arrays(low, high)
+    least, most = np.sign(low), np.sign(high)
+    across = (low < 0) & (high > 0)
+    # 2x/u − 1 is −1 at 0 and 1 at u; 2x/|l| + 1 is 1 at 0 and −1 at l. Gentler slopes hold too.
+    rise = np.where(across, 2 / np.where(across, high, 1.0), 0.0) * (1 - 2.0**-40)
+    fall = np.where(across, 2 / np.where(across, -low, 1.0), 0.0) * (1 - 2.0**-40)
+    steep = across & (rise < LARGEST) & (fall < LARGEST)
+    up, down = steep & (rise * point > 0), steep & (fall * point < 0)
+    slack = 2.0**-39
+    return Relaxation(
+        np.where(up, rise, 0.0)[..., None],
+        np.where(up, -1.0, least) + np.zeros(point.shape),
+        np.where(down, fall, 0.0)[..., None],
+        np.where(down, 1.0 + slack, most) + np.zeros(point.shape),
+    )

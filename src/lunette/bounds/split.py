@@ -1,8 +1,8 @@
 """Branch and bound: whether rows over an output stay above 0 on a box, decided by cutting it.
 
 Where bounds leave a row open, one number is cut in two. With few inputs that is the widest of them.
-Otherwise it is the highest cell of the window that is most open, cut where it begins to win for sure:
-at the best low end of the others, which for a relu is its sign. Each input has its number on one
+Otherwise it is the highest cell of the window that costs the row's bound most, cut where it begins to
+win for sure: at the best low end of the others, which for a relu is its sign. Each input has its number on one
 side or on the other, so a row is proved when it is proved on every part.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,13 +19,14 @@ from lunette.arguments import size
 from lunette.bounds.attack import attack
 from lunette.bounds.box import Array, Box
 from lunette.bounds.deployed import Deployment
-from lunette.bounds.network import Input, Network, network_of
+from lunette.bounds.network import Input, Network
 from lunette.bounds.outputs import FLOAT32, least_of, row_array
-from lunette.bounds.pull import Cut, Empty, Enclosure
+from lunette.bounds.pull import Cut, Empty, Enclosure, lower
+from lunette.bounds.reading import network_of
 from lunette.bounds.tighten import enclose
-from lunette.bounds.windows import Maximum
+from lunette.bounds.windows import Jump, Maximum, Windowed
 
-__all__ = ["Verdict", "decide"]
+__all__ = ["Verdict", "decide", "enclosed", "most_open"]
 
 
 class Verdict(NamedTuple):
@@ -79,27 +81,32 @@ def _search(network: Network, rows: Array, deployment: Deployment | None, parts:
         if used >= parts:
             return Verdict("open", float(min(floor, proved)), None, used)
         used += 1
-        enclosure = _enclosed(network, deployment, cuts)
+        enclosure = enclosed(network, deployment, cuts)
         if enclosure is None:  # nothing is left of this part
             continue
         least = least_of(enclosure, rows, "tight")
         if least.min() > 0:
             proved = min(proved, float(least.min()))
             continue
-        for cut in _cuts(enclosure):
+        for cut in _cuts(enclosure, rows[int(least.argmin())]):
             heapq.heappush(waiting, (float(least.min()), next(order), (*cuts, cut)))
     return Verdict("proved", float(proved), None, used)
 
 
-def _enclosed(
-    network: Network, deployment: Deployment | None, cuts: tuple[Cut, ...]
+def enclosed(
+    network: Network,
+    deployment: Deployment | None,
+    cuts: tuple[Cut, ...],
+    until: float = math.inf,
+    known: Enclosure | None = None,
+    inner: bool = True,
 ) -> Enclosure | None:
     """Bounds on the part of the box that the cuts leave; None where it is empty."""
     inputs = {k: (box.lo.copy(), box.hi.copy()) for k, box in network.boxes.items()}
-    inner: dict[int, list[Cut]] = {}
+    inside: dict[int, list[Cut]] = {}
     for cut in cuts:
         if cut.step not in inputs:
-            inner.setdefault(cut.step, []).append(cut)
+            inside.setdefault(cut.step, []).append(cut)
             continue
         lo, hi = (side.reshape(-1) for side in inputs[cut.step])
         lo[cut.cells] = np.maximum(lo[cut.cells], cut.lo)
@@ -107,17 +114,25 @@ def _enclosed(
         if (lo > hi).any():
             return None
     try:
-        return enclose(network.boxed(inputs), deployment, "crown", cuts=inner)
+        return enclose(
+            network.boxed(inputs),
+            deployment,
+            "crown",
+            cuts=inside,
+            until=until,
+            known=known,
+            inner=inner,
+        )
     except Empty:
         return None
 
 
-def _cuts(enclosure: Enclosure) -> list[Cut]:
+def _cuts(enclosure: Enclosure, row: Array) -> list[Cut]:
     """Two parts that cover what the enclosure covers."""
     network = enclosure.network
     widths = {k: enclosure.hi[k] - enclosure.lo[k] for k in network.inputs}
     inputs = sum(int((w > 0).sum()) for w in widths.values())
-    chosen = None if inputs <= 8 else _widest_window(enclosure)
+    chosen = None if inputs <= 8 else most_open(enclosure, row)
     if chosen is None:
         k = max(widths, key=lambda n: widths[n].max(initial=0.0))
         cell = int(widths[k].reshape(-1).argmax())
@@ -131,28 +146,50 @@ def _part(k: int, cells: Any, lo: Any, hi: Any) -> Cut:
     return Cut(k, np.asarray(cells), np.asarray(lo, float), np.asarray(hi, float))
 
 
-def _widest_window(enclosure: Enclosure) -> list[Cut] | None:
-    """The window whose upper function stands highest above its lower one, cut by who wins."""
+def most_open(enclosure: Enclosure, row: Array) -> list[Cut] | None:
+    """The window whose two functions, between them, cost the row's bound most; cut by who wins."""
+    network, seen = enclosure.network, dict[int, Array]()
+    lower(enclosure, len(network.steps) - 1, row[None], seen=seen)
     best, found = 0.0, None
-    for k, step in enumerate(enclosure.network.steps):
-        if not isinstance(step, Maximum) or isinstance(
-            enclosure.network.steps[step.parents[0]], Input
-        ):
+    for k, coefficients in seen.items():
+        step, chosen = network.steps[k], enclosure.relaxed[k]
+        if not isinstance(step, (Maximum, Jump)):
             continue
-        hull = enclosure.hulls[k]
-        gap = np.where(hull.undecided(), hull.sorted[:, 0], 0.0)
-        window = int(gap.argmax()) if len(gap) else 0
-        if len(gap) and gap[window] > best:
-            best, found = float(gap[window]), (step, hull, window)
-    if found is None:
-        return None
-    step, hull, window = found
-    p, cells = step.parents[0], step.table[window]
+        p = step.parents[0]
+        low, high = (step.gather(side[p], 0.0) for side in (enclosure.lo, enclosure.hi))
+        if isinstance(step, Maximum):
+            undecided = enclosure.hulls[k].undecided()
+        else:
+            undecided = ((low <= 0) & (high >= 0) & (low < high))[:, 0]
+        if isinstance(network.steps[p], Input) or not undecided.any():
+            continue
+        # How far the two functions lie apart in the middle of the box.
+        between = (chosen.high_slope - chosen.low_slope) * (low + high) / 2
+        gap = chosen.high_offset - chosen.low_offset + between.sum(axis=-1)
+        effect = np.where(undecided, np.abs(coefficients[0]) * gap, 0.0)
+        window = int(effect.argmax())
+        if effect[window] > best:
+            best, found = float(effect[window]), (k, window)
+    return None if found is None else _by_winner(enclosure, *found)
+
+
+def _by_winner(enclosure: Enclosure, k: int, window: int) -> list[Cut]:
+    """A cut of one cell that a window reads: of a max its highest one, where it begins to win."""
+    step = enclosure.network.steps[k]
+    assert isinstance(step, Windowed)
+    p = step.parents[0]
+    if isinstance(step, Jump):
+        cell = int(step.table[window, 0])
+        lo, hi = (float(side[p].reshape(-1)[cell]) for side in (enclosure.lo, enclosure.hi))
+        # The numbers of a type below 0 end at its smallest; over the reals 0 belongs to both.
+        smallest = 0.0 if enclosure.deployment is None else enclosure.deployment.smallest
+        if lo == 0:
+            return [_part(p, [cell], [0.0], [0.0]), _part(p, [cell], [smallest], [hi])]
+        return [_part(p, [cell], [lo], [-smallest]), _part(p, [cell], [0.0], [hi])]
+    hull, cells = enclosure.hulls[k], step.table[window]
     winner = int(hull.excess[window].argmax())
-    lo, hi = hull.lo[window, winner], hull.hi[window, winner]
-    # The highest cell lies below the best of the others' low ends, or above: a cut of one cell.
-    middle = (
-        (max(hull.least[window], lo) + hi) / 2 if hull.least[window] <= lo else hull.least[window]
-    )
-    cell = [int(cells[winner])]
-    return [_part(p, cell, [lo], [middle]), _part(p, cell, [middle], [hi])]
+    low, high = hull.lo[window, winner], hull.hi[window, winner]
+    # The highest cell lies below the best of the others' low ends, or above.
+    at = hull.least[window] if hull.least[window] > low else (low + high) / 2
+    cell = int(cells[winner])
+    return [_part(p, [cell], [low], [at]), _part(p, [cell], [at], [high])]

@@ -8,6 +8,7 @@ close to the hull; the best of them is kept.
 from __future__ import annotations
 
 import math
+import time
 
 import numpy as np
 
@@ -16,8 +17,10 @@ from lunette.bounds.affine import Affine
 from lunette.bounds.box import Array
 from lunette.bounds.deployed import Deployment
 from lunette.bounds.network import Input, Network
+from lunette.bounds.parts import enclosed
 from lunette.bounds.pull import Choices, Cut, Enclosure, batches, lower
-from lunette.bounds.windows import Maximum, Relaxation, Smooth, Windowed
+from lunette.bounds.tiles import tiles
+from lunette.bounds.windows import Jump, Maximum, Relaxation, Smooth, Windowed
 
 __all__ = ["METHODS", "enclose", "least"]
 
@@ -34,22 +37,30 @@ def enclose(
     method: str,
     short: bool = False,
     cuts: dict[int, list[Cut]] | None = None,
+    until: float = math.inf,
+    known: Enclosure | None = None,
+    inner: bool = True,
 ) -> Enclosure:
     """Boxes of every step; but for `"ibp"`, those that a bending step reads by going backward.
 
     With `cuts`, of the inputs for which some numbers inside lie on one side; `Empty` if there are none.
+    `TimeoutError` when `time.monotonic()` passes `until`. `known` holds of a larger box of inputs;
+    without `inner`, nothing but the output goes backward.
     """
     enclosure = Enclosure(network, deployment, short)
+    enclosure.until = until
     read = {p for s in network.steps if isinstance(s, Windowed) for p in s.parents}
     for number, step in enumerate(network.steps):
         k = enclosure.extend()
+        if known is not None:
+            enclosure.meet(k, known)
         for cut in (cuts or {}).get(k, ()):
             enclosure.narrow(k, cut.cells, cut.lo, cut.hi)
         if method == "ibp":
             continue
         if isinstance(step, Windowed):
             enclosure.relax(k)
-        if number in read and not _as_good(network, k):
+        if inner and number in read and not _as_good(network, k):
             cells = _open_cells(enclosure, k)
             _narrow(enclosure, k, cells, INNER_ROUNDS[method])
     return enclosure
@@ -83,20 +94,32 @@ def _open_cells(enclosure: Enclosure, k: int) -> Array:
         windows = np.ones(len(step.table), bool)
         if isinstance(step, Maximum):
             windows = relax.Hull(step, enclosure.lo[k], enclosure.hi[k]).undecided()
+        elif isinstance(step, Jump):
+            low, high = enclosure.lo[k].reshape(-1), enclosure.hi[k].reshape(-1)
+            windows = (low <= 0) & (high >= 0) & (low < high)
+            windows = windows[step.table[:, 0]]
         cells = step.table[windows]
         found[cells[cells >= 0]] = True
     return np.flatnonzero(found)
 
 
 def _narrow(enclosure: Enclosure, k: int, cells: Array, rounds: int) -> None:
-    shape, count = enclosure.network.steps[k].shape, enclosure.network.steps[k].cells
-    for some in batches(enclosure, k, len(cells)):
-        here = cells[some]
-        rows = np.zeros((2 * len(here), count))
-        places = np.arange(len(here))
-        rows[places, here], rows[len(here) + places, here] = 1.0, -1.0
-        found = _lower_rows(enclosure, k, rows.reshape(-1, *shape), rounds)
-        enclosure.narrow(k, here, found[: len(here)], -found[len(here) :])
+    """Narrower boxes of some cells: of a few neighbours at a time, over the part that they read."""
+    if not len(cells):
+        return
+    low, high = np.full(len(cells), -np.inf), np.full(len(cells), np.inf)
+    for part, some, places in tiles(enclosure.network, k, cells):
+        known = enclosure if part is None else enclosed(enclosure, part, hulls=rounds > 0)
+        last = len(known.network.steps) - 1 if part is not None else k
+        size = known.network.steps[last].shape
+        for batch in batches(known, last, len(some)):
+            if time.monotonic() > enclosure.until:
+                raise TimeoutError
+            here, there = places[batch], some[batch]
+            rows = np.concatenate([unit_rows(size, here, 1.0), unit_rows(size, here, -1.0)])
+            found = _lower_rows(known, last, rows, rounds)
+            low[there], high[there] = found[: len(here)], -found[len(here) :]
+    enclosure.narrow(k, cells, low, high)
 
 
 def _lower_rows(enclosure: Enclosure, k: int, rows: Array, rounds: int) -> Array:
@@ -168,6 +191,9 @@ def _chosen(
             lo, hi = (side[step.parents[0]] for side in (enclosure.lo, enclosure.hi))
             at = step.gather(inputs[0], 0.0)
             choices[j] = _stretched(relax.smooth_tangent(step, lo, hi, at), count)
+        elif isinstance(step, Jump):
+            lo, hi = (side[step.parents[0]] for side in (enclosure.lo, enclosure.hi))
+            choices[j] = relax.sign(step, lo, hi, step.gather(inputs[0], 0.0))
     return choices
 
 

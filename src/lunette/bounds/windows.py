@@ -18,7 +18,17 @@ from lunette.bounds.affine import Shape, Step
 from lunette.bounds.box import Array
 from lunette.ops.pooling import Pooling
 
-__all__ = ["Curve", "Maximum", "Relaxation", "Smooth", "Windowed", "counted_padding", "table_of"]
+__all__ = [
+    "Curve",
+    "Jump",
+    "Maximum",
+    "Relaxation",
+    "Smooth",
+    "Softmax",
+    "Windowed",
+    "counted_padding",
+    "table_of",
+]
 
 
 class Relaxation(NamedTuple):
@@ -34,13 +44,18 @@ class Relaxation(NamedTuple):
 
 
 class Windowed(Step):
-    """A function of windows. `table[i]` holds the flat cells of window i; −1 stands for none."""
+    """A function of windows. `table[i]` holds the flat cells of window i; −1 stands for none.
+
+    `alone` says that window i is cell i and no other, as of relu.
+    """
 
     def __init__(self, parents: Any, shape: Shape, about: str, x: Shape, table: Array) -> None:
         super().__init__(parents, shape, about)
         self.x, self.table = x, table
         self.present = table >= 0
         self.whole = bool(self.present.all())
+        cells = math.prod(x)
+        self.alone = table.shape == (cells, 1) and bool((table[:, 0] == np.arange(cells)).all())
         self.places = np.where(self.present, table, 0)
 
     @cached_property
@@ -52,13 +67,25 @@ class Windowed(Step):
     def gather(self, x: Array, missing: float) -> Array:
         """The cells of every window, `(…, windows, cells)`."""
         flat = x.reshape(*x.shape[: x.ndim - len(self.x)], math.prod(self.x))
+        if self.alone:
+            return flat[..., None]
         if not flat.shape[-1]:
             return np.full((*flat.shape[:-1], *self.table.shape), missing)
         cells = flat[..., self.places]
         return cells if self.whole else np.where(self.present, cells, missing)
 
+    def ends(self, lo: Array, hi: Array) -> tuple[Array, Array]:
+        """The least and the largest result over a box, but for rounding; most steps rise in each cell."""
+        return self.value(lo), self.value(hi)
+
+    def cut(self, parents: Any, shape: Shape, x: Shape, table: Array, windows: Array) -> Windowed:
+        """The same function of some of the windows alone, whose table this is."""
+        raise NotImplementedError
+
     def scatter(self, rows: Array) -> Array:
         """The adjoint of `gather`: `(rows, windows, cells)` added up at the cells."""
+        if self.alone:
+            return rows.reshape(len(rows), *self.x)
         out = np.zeros((len(rows), math.prod(self.x)))
         order, starts, cells = self._segments
         if len(cells) == len(order):  # nobody reads a cell twice
@@ -91,6 +118,9 @@ class Maximum(Windowed):
         super().__init__(parents, shape, about, x, table)
         self.zero = zero | ~self.present.any(axis=1)
 
+    def cut(self, parents: Any, shape: Shape, x: Shape, table: Array, windows: Array) -> Windowed:
+        return Maximum(parents, shape, self.about, x, table, self.zero[windows])
+
     def value(self, *inputs: Array) -> Array:
         x = inputs[0]
         best = self.gather(x, -np.inf).max(axis=-1, initial=-np.inf)
@@ -115,6 +145,9 @@ class Smooth(Windowed):
     ) -> None:
         super().__init__(parents, shape, about, x, table)
         self.zeros, self.beta = zeros, beta
+
+    def cut(self, parents: Any, shape: Shape, x: Shape, table: Array, windows: Array) -> Windowed:
+        return Smooth(parents, shape, self.about, x, table, self.zeros[windows], self.beta)
 
     def value(self, *inputs: Array) -> Array:
         x = inputs[0]
@@ -157,8 +190,65 @@ class Curve(Windowed):
         super().__init__(parents, shape, about, shape, table)
         self.title, self.function, self.slope = title, function, slope
 
+    def cut(self, parents: Any, shape: Shape, x: Shape, table: Array, windows: Array) -> Windowed:
+        part = Curve(parents, shape, self.about, self.title, self.function, self.slope)
+        Windowed.__init__(part, parents, shape, self.about, x, table)
+        return part
+
     def value(self, *inputs: Array) -> Array:
-        return self.function(inputs[0])
+        lead = inputs[0].shape[: inputs[0].ndim - len(self.x)]
+        return self.function(self.gather(inputs[0], 0.0)).reshape(*lead, *self.shape)
+
+
+class Jump(Windowed):
+    """The sign of one number: −1, 0 or 1."""
+
+    title = "sign"
+
+    def __init__(self, parents: Any, shape: Shape, about: str) -> None:
+        super().__init__(parents, shape, about, shape, np.arange(math.prod(shape))[:, None])
+
+    def cut(self, parents: Any, shape: Shape, x: Shape, table: Array, windows: Array) -> Windowed:
+        part = Jump(parents, shape, self.about)
+        Windowed.__init__(part, parents, shape, self.about, x, table)
+        return part
+
+    def value(self, *inputs: Array) -> Array:
+        lead = inputs[0].shape[: inputs[0].ndim - len(self.x)]
+        return np.sign(self.gather(inputs[0], 0.0)).reshape(*lead, *self.shape)
+
+
+class Softmax(Windowed):
+    """`exp(x_i) / Σ exp(x_j)` along the last axis; a window's own cell is the first of it."""
+
+    title = "softmax"
+
+    def __init__(self, parents: Any, shape: Shape, about: str) -> None:
+        n = shape[-1]
+        turn = (np.arange(n)[:, None] + np.arange(n)) % n
+        rows = np.arange(math.prod(shape[:-1]))[:, None, None] * n
+        super().__init__(parents, shape, about, shape, (rows + turn).reshape(-1, n))
+
+    def cut(self, parents: Any, shape: Shape, x: Shape, table: Array, windows: Array) -> Windowed:
+        part = Softmax(parents, (1, 1), self.about)
+        Windowed.__init__(part, parents, shape, self.about, x, table)
+        return part
+
+    def value(self, *inputs: Array) -> Array:
+        cells = self.gather(inputs[0], 0.0)
+        return self._shares(inputs[0], cells[..., :1], cells[..., 1:])
+
+    def ends(self, lo: Array, hi: Array) -> tuple[Array, Array]:
+        low, high = self.gather(lo, 0.0), self.gather(hi, 0.0)
+        return (
+            self._shares(lo, low[..., :1], high[..., 1:]),
+            self._shares(lo, high[..., :1], low[..., 1:]),
+        )
+
+    def _shares(self, x: Array, own: Array, others: Array) -> Array:
+        with np.errstate(over="ignore"):
+            total = 1 + np.exp(others - own).sum(axis=-1)
+        return np.asarray((1 / total).reshape(*x.shape[: x.ndim - len(self.x)], *self.shape))
 
 
 def table_of(op: Pooling, shape: Shape) -> Array:

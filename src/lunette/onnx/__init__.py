@@ -1,6 +1,6 @@
 """Networks in ONNX files, read into a tape; and properties in VNN-LIB files.
 
-`load` needs the onnx package: pip install 'lunette[onnx]'. The rest of Lunette does not.
+`load` needs the onnx package: pip install 'lunette-ops[onnx]'. The rest of Lunette does not.
 """
 
 from lunette.onnx.errors import ReadError

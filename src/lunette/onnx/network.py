@@ -175,7 +175,7 @@ def from_bytes(data: bytes, folder: Path | None, limit: int, where: str) -> Netw
         import onnx
     except ImportError:
         raise ImportError(
-            "reading ONNX needs the onnx package: pip install 'lunette[onnx]'"
+            "reading ONNX needs the onnx package: pip install 'lunette-ops[onnx]'"
         ) from None
     from google.protobuf.message import DecodeError
 

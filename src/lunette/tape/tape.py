@@ -10,6 +10,7 @@ import numpy as np
 
 from lunette import inputs
 from lunette.arguments import flag
+from lunette.axes import Turn, order
 from lunette.dispatch import adapter_of
 from lunette.ops.base import Op, kind_of
 from lunette.spec import scalars
@@ -88,6 +89,8 @@ class Tape(Methods):
         """The node of an op (any `lunette.Op`, or the name of a rule) over these operands."""
         self._check_open()
         rule: Rule
+        if isinstance(op, Op) and op.axes is not None and not options:
+            return self._apply_over_axes(op, operands, name)
         if isinstance(op, Op):
             rule, title = rule_of(op), type(op).__name__
         elif isinstance(op, str) and op in RULES:
@@ -102,6 +105,27 @@ class Tape(Methods):
             return self._record(op, rule, operands, options, name)
         except Exception:
             del self._nodes[before:]  # constants that were added for a node that never came
+            raise
+
+    def _apply_over_axes(self, op: Op, operands: Any, name: str | None) -> Id:
+        """x transposed, the op over the last axes, and the result transposed back: nodes whose rules are known."""
+        name, before = _name(name, type(op).__name__), len(self._nodes)
+
+        def moved(node: Any, source: Any, destination: Any) -> Id:
+            axes = order(len(self._nodes[node].shape), source, destination)
+            return self.apply("transpose", node, axes=axes)
+
+        turn = Turn(op, moved)
+        try:
+            parents = tuple([self._operand(x) for x in operands])
+            try:
+                op.out_shape(*[self._nodes[p].shape for p in parents])
+            except (ValueError, TypeError) as error:
+                raise type(error)(f"{self._about(op, name, parents)}: {error}") from None
+            result: Id = turn.result(self.apply(op.over_last, *turn.operands(parents), name=name))
+            return result
+        except Exception:
+            del self._nodes[before:]
             raise
 
     def _record(self, op: Any, rule: Rule, operands: Any, options: Any, name: str) -> Id:
@@ -216,6 +240,11 @@ class Tape(Methods):
     def to_dot(self) -> str:
         """The graph in Graphviz's language."""
         return drawing.dot(self._nodes)
+
+    def _repr_svg_(self) -> str:
+        """The graph, for notebooks."""
+        self._check_open()
+        return picture.svg(self._nodes)
 
     def draw(self, path: Any) -> None:
         """Write the graph as a picture, an SVG file that needs nothing else."""

@@ -77,7 +77,7 @@ def verify(
         lines += "\n" + verdict.counterexample.text()
     typer.echo(lines)
     if result is not None:
-        result.write_text(lines + "\n")
+        result.write_text(lines + "\n", encoding="utf-8")
     _explain(console, verdict, time.monotonic() - begin)
     if certificate is not None and verdict.result == "unsat":
         try:
@@ -85,7 +85,7 @@ def verify(
         except ValueError as error:
             console.print(f"no certificate: {error}", markup=False, highlight=False)
             raise typer.Exit(NO_CERTIFICATE) from None
-        certificate.write_text(json.dumps(document))
+        certificate.write_text(json.dumps(document, separators=(",", ":")), encoding="utf-8")
         console.print(f"certificate: {certificate}", markup=False, highlight=False)
     raise typer.Exit(EXIT[verdict.result])
 

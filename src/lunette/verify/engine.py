@@ -5,24 +5,33 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from lunette.bounds import Box, Deployment, split
+from lunette.bounds.attack import descents
 from lunette.bounds.network import Network as Bounded
-from lunette.bounds.network import network_of
 from lunette.bounds.outputs import least_of
+from lunette.bounds.reading import network_of
 from lunette.onnx import Network, Property
 from lunette.verify.attack import candidates, gradient
 from lunette.verify.counterexamples import Counterexample, Runtime, confirmed
 from lunette.verify.problems import Array, Problem, check_shapes
+from lunette.verify.questions import asked
 
 __all__ = ["Part", "Progress", "Verdict", "verify"]
 
 
 FEW_INPUTS = 8
 """Inputs up to which boxes are halved; of more, numbers inside of the network are cut."""
+
+SLOW = 2.0
+"""Seconds of the first bounds from which those of parts go backward at the end alone."""
+
+DESCENTS = 4
+"""Rounds of descents, each for every constraint."""
 
 DEPLOYED = ("float32", "float64")
 """The float types whose rounding the bounds know."""
@@ -120,6 +129,10 @@ class _Search:
         self.report, self.seed = report, seed
         self.deployment = Deployment(np.dtype(problem.net.dtype).name)
         self.network: Bounded
+        self.rows: Array
+        self.limits: list[Fraction] = problem.limits
+        self.first: Any = None
+        self.quick = True
 
     def run(self) -> Verdict:
         problem = self.problem
@@ -135,39 +148,89 @@ class _Search:
         root = Part(problem.lo, problem.hi)
         boxes = {recording.input: Box(root.lo, root.hi)}
         try:
-            self.network = network_of(recording.tape, recording.output, boxes, self.deployment)
+            whole = network_of(recording.tape, recording.output, boxes, self.deployment)
         except (ValueError, TypeError) as error:
             return Verdict("unknown", reason=str(error))
+        self.network, self.rows, self.limits = asked(whole, problem, self.deployment)
+        found = self._descend()
+        if found is not None:
+            return Verdict("sat", found)
+        return self._split(root)
+
+    def _split(self, root: Part) -> Verdict:
+        """Bounds on the whole box, then on parts of it until none is open."""
         waiting, closed = [root], 0
         while waiting:
-            if time.monotonic() > self.deadline:
-                return Verdict("timeout", reason=f"{len(waiting)} boxes are open", boxes=closed)
             part = waiting.pop()
             try:
-                enclosure = self._enclosed(part)
-                rows = problem.rows
-                least = None if enclosure is None else least_of(enclosure, rows, "crown")
+                enclosure, least = self._bounded(part)
+            except TimeoutError:
+                return Verdict("timeout", reason=f"{len(waiting) + 1} boxes are open", boxes=closed)
             except (ValueError, TypeError) as error:
                 return Verdict("unknown", reason=str(error), boxes=closed)
-            refuted = [] if least is None else problem.refuted(least)
+            refuted = [] if least is None else self.problem.refuted(least, self.limits)
             if all(refuted):  # also where the cuts leave nothing of a part
                 closed += 1
             else:
                 found = self._attack(*self._inside(part), 1.0, 1)
                 if found is not None:
                     return Verdict("sat", found, boxes=closed)
-                if not self._cut(part, enclosure, refuted):
+                if not self._cut(part, enclosure, least, refuted):
                     why = "a box is as small as floats allow, and its bounds do not decide"
                     return Verdict("unknown", reason=why, boxes=closed)
                 waiting += part.halves
             self.report(len(waiting), closed)
         return Verdict("unsat", boxes=closed, proofs=(root,))
 
-    def _enclosed(self, part: Part) -> Any:
-        """Bounds on every number of the network; None where the cuts leave no input."""
+    def _bounded(self, part: Part) -> tuple[Any, Array | None]:
+        """Bounds on every number of the network; None where the cuts leave no input.
+
+        Where the first bounds took long, those of parts start from them and go backward at the end
+        alone. Rows that stay open get relaxations of their own.
+        """
+        if time.monotonic() > self.deadline:
+            raise TimeoutError
+        begin = time.monotonic()
         (k,) = self.network.inputs
-        boxed = self.network.boxed({k: (part.lo, part.hi)})
-        return split._enclosed(boxed, self.deployment, part.cuts)
+        enclosure = split.enclosed(
+            self.network.boxed({k: (part.lo, part.hi)}),
+            self.deployment,
+            part.cuts,
+            self.deadline,
+            self.first,
+            inner=self.quick,
+        )
+        if enclosure is None:
+            return None, None
+        if self.first is None:
+            self.first, self.quick = enclosure, time.monotonic() - begin < SLOW
+        least = least_of(enclosure, self.rows, "crown")
+        if not all(self.problem.refuted(least, self.limits)):
+            least = np.maximum(least, least_of(enclosure, self.rows, "tight"))
+        return enclosure, least
+
+    def _descend(self) -> Counterexample | None:
+        """Descents on the network of the bounds, many points at once; a sign has a slope there."""
+        (k,) = self.network.inputs
+        now = time.monotonic()
+        end = now + min(20.0, (self.deadline - now) / 4)
+        lo, hi = self.problem.inner_lo, self.problem.inner_hi
+        boxed = self.network.boxed({k: (lo.astype(np.float64), hi.astype(np.float64))})
+        order = np.argsort(self.problem.margins(self.problem.net(self.problem.middle())))
+        for turn in range(DESCENTS):
+            for row in order:
+                if time.monotonic() > end:
+                    return None
+                seed = self.seed + 1000 * turn + int(row)
+                for value, point in descents(boxed, self.rows[row], seed=seed):
+                    if value > float(self.limits[row]) or time.monotonic() > end:
+                        continue
+                    x = np.clip(point[k].astype(lo.dtype), lo, hi)
+                    if self.problem.violated(self.problem.net(x)):
+                        found = confirmed(self.problem, x, self.runtime)
+                        if found is not None:
+                            return found
+        return None
 
     def _attack(self, lo: Array, hi: Array, seconds: float, descents: int) -> Counterexample | None:
         end = min(self.deadline, time.monotonic() + seconds)
@@ -184,13 +247,16 @@ class _Search:
         hi = np.clip(part.hi.astype(dtype), self.problem.inner_lo, self.problem.inner_hi)
         return lo, np.maximum(lo, hi)
 
-    def _cut(self, part: Part, enclosure: Any, refuted: list[bool]) -> bool:
+    def _cut(self, part: Part, enclosure: Any, least: Any, refuted: list[bool]) -> bool:
         """Cut a box in two; False where no float lies between the ends of any input.
 
         Of many inputs one says little: there a maximum that is open is cut, by who wins.
         """
         if (part.lo < part.hi).sum() > FEW_INPUTS:
-            cuts = split._widest_window(enclosure)
+            gaps = least - np.array([float(v) for v in self.limits])
+            left = [e for e, done in zip(self.problem.every, refuted, strict=True) if not done]
+            row = max(left[0], key=lambda n: gaps[n])  # what is nearest to a proof
+            cuts = split.most_open(enclosure, self.rows[row])
             if cuts is not None:
                 part.halves = tuple(Part(part.lo, part.hi, cuts=(*part.cuts, c)) for c in cuts)
                 return True

@@ -110,9 +110,17 @@ class Problem:
         """The middle of the box."""
         return np.asarray(self.lo + (self.hi - self.lo) / 2)
 
-    def refuted(self, least: Array) -> list[bool]:
+    def middle(self) -> Array:
+        """A float of the property's box, near its middle."""
+        x = self.center().astype(self.inner_lo.dtype)
+        return np.asarray(np.clip(x, self.inner_lo, self.inner_hi))
+
+    def refuted(self, least: Array, limits: list[Fraction]) -> list[bool]:
         """For each conjunction, whether one of its constraints can never hold."""
-        never = [Fraction(float(v)) > limit for v, limit in zip(least, self.limits, strict=True)]
+        never = [
+            bool(np.isfinite(v)) and Fraction(float(v)) > limit
+            for v, limit in zip(least, limits, strict=True)
+        ]
         return [any(never[k] for k in conjunction) for conjunction in self.every]
 
     def margins(self, outputs: Array) -> Array:
