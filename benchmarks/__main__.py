@@ -6,7 +6,18 @@ import sys
 from importlib import import_module
 from importlib.util import find_spec
 
-SUITES = ("pooling", "draw", "convolution", "gpu", "scale", "torch_models", "torch_cuda")
+SUITES = (
+    "pooling",
+    "draw",
+    "fused",
+    "convolution",
+    "scaling",
+    "gpu",
+    "scale",
+    "torch_models",
+    "torch_cuda",
+    "versions",
+)
 """Modules of this package with a `main(arguments)`; the first is the default."""
 
 

@@ -17,16 +17,25 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import lunette as ln
 from benchmarks.layers import Layer, draw
 
-__all__ = ["main"]
+__all__ = ["DTYPES", "VERBS", "interleaved", "main"]
 
 DTYPES = {"cuda": ("float32", "bfloat16", "float16"), "cpu": ("float32",)}
 VERBS = ("forward", "both")
 
+FOR_COMPILING = 0.5
+"""The part of the given seconds in which other processes begin to compile a layer."""
+
 
 def main(arguments: list[str]) -> None:
     """Draw, check, measure, print."""
+    if arguments[:1] == ["cpu"]:
+        from benchmarks import cpu_draw
+
+        cpu_draw.main(arguments[1:])
+        return
     parser = argparse.ArgumentParser(prog="benchmarks draw", description=__doc__.splitlines()[0])
     parser.add_argument("device", choices=("cuda", "cpu"))
     parser.add_argument("--seed", type=int, default=0)
@@ -34,31 +43,38 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--threads", type=int, default=0, help="threads of torch and of ours (cpu)")
     parser.add_argument("--no-compile", action="store_true", help="leave out torch.compile")
     parser.add_argument("--workers", type=int, default=0, help="processes that compile beforehand")
+    parser.add_argument(
+        "--seconds", type=float, default=1e9, help="draw no further layer after that"
+    )
     parser.add_argument("--part", default="", help=argparse.SUPPRESS)
     parser.add_argument("--json", type=Path, help="write the measurements here")
     chosen = parser.parse_args(arguments)
+    began = time.perf_counter()
     import torch
 
     if chosen.device == "cuda" and not torch.cuda.is_available():
         sys.exit("draw: no CUDA device")
     if chosen.threads:
-        import lunette as ln
-
         torch.set_num_threads(chosen.threads)
         ln.set_num_threads(chosen.threads)
     layers = draw(chosen.seed, chosen.layers, DTYPES[chosen.device])
     if chosen.part:
         first, step = map(int, chosen.part.split("/"))
         for layer in layers[first::step]:
-            _calls(layer, chosen.device, not chosen.no_compile)
+            if time.perf_counter() - began < chosen.seconds * FOR_COMPILING:
+                _calls(layer, chosen.device, not chosen.no_compile)
         return
     if chosen.workers:
         _compile_beforehand(arguments, chosen.workers)
     rows = []
     for number, layer in enumerate(layers):
+        if time.perf_counter() - began > chosen.seconds:
+            print(f"{len(layers) - number} layers were not measured in {chosen.seconds:g} s")
+            break
         rows.append(_measure(layer, chosen.device, not chosen.no_compile))
         print(f"{number:3} {_line(rows[-1])}", flush=True)
     print(_summary(rows, chosen.device))
+    print(_tiny_calls(chosen.device))
     if chosen.json:
         chosen.json.write_text(json.dumps(rows, indent=1))
 
@@ -131,7 +147,7 @@ def _measure(layer: Layer, device: str, compiled: bool) -> dict[str, Any]:
     calls = _calls(layer, device, compiled)
     row: dict[str, Any] = {"layer": str(layer)}
     for verb in VERBS:
-        row[verb] = _interleaved(calls[verb], device)
+        row[verb] = interleaved(calls[verb], device)
         if device == "cuda":
             row[f"{verb} on the device"] = {
                 who: _in_a_graph(call) for who, call in calls[verb].items() if who != "compile"
@@ -139,7 +155,7 @@ def _measure(layer: Layer, device: str, compiled: bool) -> dict[str, Any]:
     return row
 
 
-def _interleaved(
+def interleaved(
     calls: dict[str, Callable[[], Any]], device: str, rounds: int = 7
 ) -> dict[str, float]:
     """Microseconds a call, host time included: medians of rounds taken in turns."""
@@ -209,15 +225,34 @@ def _line(row: dict[str, Any]) -> str:
 
 
 def _summary(rows: list[dict[str, Any]], device: str) -> str:
-    lines = [
-        f"{device}: {len(rows)} layers; times are ours/eager/compile; a ratio above 1 is faster than the best"
-    ]
+    cells = []
     for verb in VERBS:
         ratios = sorted(_ratio(row[verb]) for row in rows)
+        if not ratios:
+            return "no layer was measured"
         mean = exp(sum(map(log, ratios)) / len(ratios))
         behind = sum(r < 1 for r in ratios)
-        lines.append(
-            f"{verb:8} geometric mean {mean:.2f}, worst {ratios[0]:.2f}, "
-            f"behind in {behind} of {len(ratios)}"
-        )
+        cells.append(f"{mean:.2f}, {ratios[0]:.2f}, {behind} of {len(ratios)}")
+    return (
+        "times are ours/eager/compile; a ratio above 1 is faster than the best of them\n"
+        "| where | forward: geometric mean, worst, behind | forward and backward |\n|---|---|---|\n"
+        f"| {device}, {len(rows)} layers | {cells[0]} | {cells[1]} |"
+    )
+
+
+def _tiny_calls(device: str) -> str:
+    """What a call costs where there is next to nothing to do: ours and eager."""
+    from torch.nn import functional
+
+    tiny: dict[str, tuple[Any, Callable[[Any], Any]]] = {
+        "max": (ln.MaxPool((2, 2)), lambda x: functional.max_pool2d(x, 2)),
+        "mean": (ln.AvgPool((2, 2)), lambda x: functional.avg_pool2d(x, 2)),
+        "global mean": (ln.GlobalAvgPool(2), lambda x: x.mean((-2, -1), keepdim=True)),
+    }
+    lines = ["µs of a call on 1×3×8×8 (ours/eager)"]
+    for name, (op, eager) in tiny.items():
+        calls = _calls(Layer(name, op, eager, (1, 3, 8, 8), "float32", False), device, False)
+        times = {verb: interleaved(calls[verb], device) for verb in VERBS}
+        parts = [f"{v} {t['ours']:.1f}/{t['eager']:.1f}" for v, t in times.items()]
+        lines.append(f"{name:12} {'  '.join(parts)}")
     return "\n".join(lines)

@@ -15,9 +15,9 @@ import torch
 import lunette as ln
 import lunette.torch as lt
 from lunette.adapters.torch import forward_with_beta
+from lunette.encoding import encode
 from lunette.kernels import triton as kernels
 from lunette.torch import library, offsets
-from lunette.torch.encoding import encode
 from tests.torch.cases import OPS, distinct
 
 
