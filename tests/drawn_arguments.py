@@ -185,6 +185,7 @@ VALUES = {
     "return_indices": lambda rng, rank: rng.random() < 0.5,
     "divisor_override": lambda rng, rank: rng.choice([None, 1, 3, 10**20]),
     "ties": lambda rng, rank: rng.choice(["first", "all", "split"]),
+    "sparse": lambda rng, rank: rng.random() < 0.5,
     "beta": lambda rng, rank: rng.choice([1.0, -2.0, 1e300, 1e-300, 3, np.float32(0.5)]),
     "ndim": lambda rng, rank: rank,
     "backend": lambda rng, rank: rng.choice([None, None, "cpu", "gpu"]),
@@ -197,6 +198,8 @@ VALUES = {
 
 POOLS = {
     "MaxPool": "kernel stride padding dilation ceil_mode ties",
+    "MinPool": "kernel stride padding dilation ceil_mode ties",
+    "ModePool": "kernel stride padding dilation ceil_mode sparse",
     "AvgPool": "kernel stride padding dilation ceil_mode count_include_pad divisor_override",
     "SmoothMaxPool": "kernel beta stride padding dilation ceil_mode count_include_pad",
     "AdaptiveAvgPool": "output_size",
@@ -213,12 +216,16 @@ RECORDS = {
     "Sliding": "kernel stride padding dilation ceil_mode",
     "Adaptive": "output_size",
     "Max": "ties",
+    "Min": "ties",
+    "Mode": "ties sparse",
     "Mean": "count_include_pad divisor_override",
     "SmoothMax": "beta count_include_pad",
     "set_num_threads": "n",
 }
 FUNCTIONS = {
     "max_pool": "x " + POOLS["MaxPool"] + " return_indices backend",
+    "min_pool": "x " + POOLS["MinPool"] + " return_indices backend",
+    "mode_pool": "x " + POOLS["ModePool"] + " backend",
     "avg_pool": "x " + POOLS["AvgPool"] + " backend",
     "smooth_max_pool": "x " + POOLS["SmoothMaxPool"] + " backend",
     "adaptive_avg_pool": "x output_size backend",

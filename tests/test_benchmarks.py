@@ -1,10 +1,12 @@
 """The benchmarks measure what they say: the same work as the peers, ratios, goals, and a page."""
 
 import json
+from pathlib import Path
 
 import pytest
 
-from benchmarks import peers, pooling, report
+import lunette
+from benchmarks import peers, pooling, report, versions
 from benchmarks.timing import Copy, interleaved
 from cases.workloads import WORKLOADS, by_name
 from lunette import dispatch
@@ -126,3 +128,44 @@ def test_a_peer_that_computes_something_else_is_left_out(capsys):
     wrong = dispatch.forward(twin.op, x) + 1
     assert peers.prepare("torch eager", twin, x, grad, wrong) is None
     assert "something else" in capsys.readouterr().out
+
+
+def test_a_model_without_pooling_has_the_same_shapes():
+    torch = pytest.importorskip("torch")
+    from benchmarks import torch_models
+
+    layers = [
+        torch.nn.MaxPool2d(3, 2, 1),
+        torch.nn.AvgPool2d(3, 1, 1),
+        torch.nn.AdaptiveAvgPool2d(2),
+    ]
+    model, x = torch.nn.Sequential(*layers), torch.randn(2, 3, 17, 12)
+    expected = [layer(x).shape for layer in layers]
+    least = torch_models.without_pooling(model)
+    assert [type(layer) for layer in least] == [torch_models.Strided] * 3
+    assert [layer(x).shape for layer in least] == expected
+    assert torch.equal(least[0](x), x[:, :, ::2, ::2][..., :9, :6])
+
+
+def test_drawn_rows_are_summed_up_by_hand():
+    from benchmarks import draw
+
+    times = [{"ours": 1.0, "eager": 4.0, "compile": 2.0}, {"ours": 2.0, "eager": 1.0}]
+    rows = [{"forward": t, "both": t} for t in times]
+    assert "| cuda, 2 layers | 1.00, 0.50, 1 of 2 | 1.00, 0.50, 1 of 2 |" in draw._summary(
+        rows, "cuda"
+    )
+    assert draw._summary([], "cuda") == "no layer was measured"
+
+
+def test_versions_are_compared_by_the_median_of_pairs():
+    """A slow moment hits all three versions of a round, so it changes no ratio."""
+    times = {"before": [1.0, 10.0, 1.0], "after": [1.5, 15.0, 1.5], "again": [1.0, 10.0, 1.1]}
+    assert versions.ratios(times) == (1.5, 1.0)
+
+
+@pytest.mark.full
+def test_a_version_against_itself():
+    source = Path(lunette.__file__).parents[1]
+    found = versions.compare(source, source, ["max k2s2"], rounds=1)
+    assert all(ratio > 0 for ratio in found["max k2s2"])

@@ -11,18 +11,20 @@ CPU = Path(lunette.__file__).parent / "kernels" / "cpu"
 NAME = "lunette.kernels.cpu"
 
 BELOW = [
-    {"compiling"},
-    {"plans"},
+    {"jit"},
+    {"tuning"},
+    {"schedule"},
     {"memory"},
-    {"vectors"},
-    {"rows"},
-    {"small_windows"},
-    {"maxima", "means", "smooth", "convolving"},
-    {"direct"},
-    {"running"},
-    {"rearranging"},
-    {"choice"},
+    {"simd"},
+    {"micro"},
+    {"loops"},
+    {"reference"},
+    {"threadpool"},
+    {"program", "xla"},
+    {"layout", "conv"},
+    {"select"},
     {"pooling", "convolution"},
+    {"integers", "explain"},
 ]
 """The layers, the lowest first. What stands side by side does not know of each other."""
 
@@ -60,7 +62,7 @@ def test_a_layer_knows_only_those_below_it(name):
 
 def test_the_map_names_every_file():
     """In the table of its folder."""
-    text = (Path(__file__).parents[1] / "docs" / "kernels.md").read_text()
+    text = (Path(__file__).parents[1] / "docs" / "kernel-files.md").read_text()
     top, *parts = text.split("\n`kernels/threads.py`")[0].split("\n### `")
     tables = {"": top} | {part.split("/`")[0]: part for part in parts}
     files = [path.relative_to(CPU) for path in CPU.rglob("*.py") if path.name != "__init__.py"]
@@ -75,7 +77,9 @@ BOUNDS_BELOW = [
     {"windows"},
     {"deployed", "relax"},
     {"network"},
-    {"pull", "attack"},
+    {"pull", "attack", "reading"},
+    {"parts"},
+    {"tiles"},
     {"tighten"},
     {"outputs"},
     {"certificate", "split"},

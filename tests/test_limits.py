@@ -13,8 +13,8 @@ import pytest
 import lunette as ln
 from lunette import memory, regions
 from lunette.kernels.cpu import pooling
-from lunette.kernels.cpu.convolving import correlation, weight_sums
-from lunette.kernels.cpu.rearranging import long_axes
+from lunette.kernels.cpu.conv import backward_weights, correlate
+from lunette.kernels.cpu.layout import split_axis
 from lunette.offsets import forward_with_offsets, jvp_from_offsets
 from lunette.regions import Adaptive, Global, Region, Sliding
 from lunette.spec import convolution as meaning
@@ -34,7 +34,7 @@ ANSWERED = {
     "stride past int64": "ln.conv(x22, w22, stride=2**63)",
     "windows on padding alone": "ln.Conv((1,), 10**9, 10**12).vjp((x4, np.ones((1, 1, 1), 'f4')), np.ones((1, 1, 2001), 'f4'))",
     "an axis of none and one of very many": "ln.Conv((3,)).vjp((np.ones((0, 10**15, 1, 4), 'f4'), np.ones((1, 1, 3), 'f4')), np.ones((0, 10**15, 1, 2), 'f4'))",
-    "bins past the positions": "ln.adaptive_max_pool(x4, (10**7,))",
+    "bins past the positions": "ln.adaptive_max_pool(x4, (6 * 10**7,))",
     "their indices": "ln.adaptive_max_pool(x4, (3 * 10**6,), return_indices=True)",
     "a kernel of padding": "ln.max_pool(x4, (10**9,), padding=5 * 10**8)",
     "many such windows": "ln.avg_pool(x4, (10**9,), stride=1, padding=501 * 10**6)",
@@ -46,6 +46,16 @@ ANSWERED = {
     "its gradient": "ln.SmoothMaxPool((60000,), -1.0, stride=1).vjp(np.ones(123605, 'f4'), np.ones(63606, 'f4'))",
     "smooth max of a dilated window": "ln.SmoothMaxPool((20000,), 1.0, stride=1, dilation=3).jvp(np.ones(123605, 'f4'), np.ones(123605, 'f4'))",
 }
+LONG_MAXIMA = {
+    "values with empty windows": "ln.MaxPool((150000,), 1, 150000)(many)",
+    "winners of padding mostly": "ln.dispatch.forward_with_indices(ln.MaxPool((150000,), 10, 750000), many)",
+    "tangents where ties count": "ln.MaxPool((150000,), 1, ties='all').jvp(many, many)",
+    "gradients where they share": "ln.MaxPool((150000,), 1, ties='split').vjp(many, many[150000 - 1:])",
+    "gradients with dilation": "ln.MaxPool((50000,), 1, 0, 3, ties='all').vjp(many, many[3 * 50000 - 3:])",
+    "tangents of images": "ln.MaxPool((400, 400), 1, ties='all').jvp(image, image)",
+    "gradients of a smooth max with dilation": "ln.SmoothMaxPool((20000,), 1.0, 1, 0, 3).vjp(many[:123605], many[59997:123605])",
+}
+"""Windows times cells are some 10¹⁰ and more."""
 REFUSED = {
     "bins": "ln.adaptive_max_pool(x4, (10**12,))",
     "bins and offsets": "forward_with_offsets(ln.AdaptiveMaxPool((10**9,)), np.ones(4, 'f4'))",
@@ -60,6 +70,8 @@ import resource, signal, numpy as np, lunette as ln
 from lunette.offsets import forward_with_offsets
 x4, x22 = np.ones((1, 1, 4), 'f4'), np.ones((1, 1, 2, 2), 'f4')
 w22, w33 = np.ones((1, 1, 2, 2), 'f4'), np.ones((1, 1, 3, 3), 'f4')
+many = np.arange(300007, dtype='f4') % 5
+image = (np.arange(640000, dtype='f4') % 7).reshape(800, 800)
 ln.max_pool(x22, (2, 2))
 taken = int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (taken + (1500 << 20),) * 2)
@@ -92,6 +104,12 @@ def test_calls_that_cost_little_are_answered():
         f"{name}: {text}" for name, text in zip(ANSWERED, said, strict=False) if text != "answered"
     ]
     assert not wrong and len(said) == len(ANSWERED), (wrong, [*ANSWERED][len(said) :][:1], errors)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits are set as on Linux")
+def test_maxima_of_very_long_overlapping_windows_are_answered():
+    said, errors = answers(LONG_MAXIMA.values())
+    assert said == ["answered"] * len(LONG_MAXIMA), (said, [*LONG_MAXIMA][len(said) :][:1], errors)
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits are set as on Linux")
@@ -152,7 +170,7 @@ def test_sums_of_what_meets_are_those_of_the_other_kernels(monkeypatch, first, c
         op, operands, grad = drawn_convolution(seed)
         found = {}
         for sparse in (False, True):
-            for module in (correlation, weight_sums):
+            for module in (correlate, backward_weights):
                 monkeypatch.setattr(module, "sparse", lambda *_, sparse=sparse: sparse)
             found[sparse] = verbs(op, operands, grad)
         finite = all(np.isfinite(a).all() for a in (*operands, grad))
@@ -252,6 +270,77 @@ def test_a_huge_window_has_the_bits_of_its_part():
     assert np.allclose(whole[::1500], ln.SmoothMaxPool((6000,), 2.0, stride=1500)(x), 1e-5)
 
 
+# -- max of huge windows --
+
+
+def max_case(seed):
+    """An op, its input with many ties, and a tangent and a gradient whose sums are exact."""
+    rng, numbers = random.Random(seed), np.random.default_rng(seed)
+    axes = tuple(region(rng) for _ in range(rng.choice([1, 1, 2, 3])))
+    kept = rng.random() < 0.7 or not all(isinstance(r, Global) for r in axes)
+    op = ln.Pool(axes, ln.Max(rng.choice(["first", "all", "split"])), kept)
+    shape = (*rng.choice([(), (2,), (2, 3)]), *(rng.randint(1, 8) for _ in axes))
+    try:
+        out = op.out_shape(shape)
+    except ValueError:
+        return max_case(seed + 10**6)
+    dtype = np.dtype(rng.choice(["f2", "f4", "f8", "i8", "u8", "?"]))
+    cells = [-0.0, 0.0, 1, 2, -1, np.inf, -np.inf, np.nan]
+    if dtype.kind in "iu":
+        cells = [np.iinfo(dtype).min, np.iinfo(dtype).max, 0, 1, 5]
+    if dtype.kind == "b":
+        cells = [False, True]
+    x = numbers.choice(np.array(cells, dtype), shape)
+    dx, gy = (numbers.integers(-8, 9, s).astype(dtype) for s in (shape, out))
+    return op, x, dx, gy
+
+
+@pytest.mark.parametrize("first, count", [(0, 150), pytest.param(1000, 6000, marks=FULL)])
+def test_maxima_whole_axes_at_a_time_are_as_the_specification(monkeypatch, first, count):
+    """To the bit, but for shares of three winners and more, which are rounded otherwise."""
+    monkeypatch.setattr(pooling, "huge_max", lambda *_: True)
+    for seed in range(first, first + count):
+        op, x, dx, gy = max_case(seed)
+        calls = {
+            "values": lambda b, op=op, x=x: (ln.forward(op, x, backend=b),),
+            "winners": lambda b, op=op, x=x: ln.dispatch.forward_with_indices(op, x, backend=b),
+            "jvp": lambda b, op=op, x=x, dx=dx: (ln.jvp(op, x, dx, backend=b),),
+            "vjp": lambda b, op=op, x=x, gy=gy: (ln.vjp(op, x, gy, backend=b),),
+        }
+        for verb, call in calls.items():
+            if x.dtype.kind != "f" and verb in ("jvp", "vjp"):
+                continue
+            for found, expected in zip(call("cpu"), call("spec"), strict=True):
+                case = (seed, op, x.shape, x.dtype, verb)
+                assert (found.shape, found.dtype) == (expected.shape, expected.dtype), case
+                if verb == "vjp" and op.reduction.ties == "split":
+                    loose = 1e-2 if x.dtype == "f2" else 1e-5
+                    assert np.allclose(found, expected, loose, loose), case
+                else:
+                    assert found.tobytes() == expected.tobytes(), case
+
+
+@pytest.mark.parametrize("options", [{"padding": 6000}, {"ties": "all"}, {"ties": "split"}])
+def test_a_huge_max_has_the_bits_of_its_part_and_of_its_neighbours(options):
+    """Whole axes at a time, in parts, and one window by itself."""
+    numbers = np.random.default_rng(0)
+    x, dx = (numbers.integers(0, 3, 14000) * 0.1).astype("f4"), numbers.standard_normal(14000)
+    op = ln.MaxPool((6000,), stride=1, **options)
+    first, last = 1000, 4000
+    part = op.regions[0].part(14000, first, last)
+    lo, hi = part.slab_range
+    some = ln.Pool((part,), op.reduction)
+    assert op(x)[first:last].tobytes() == some(x[lo:hi]).tobytes()
+    whole, of_part = op.jvp(x, dx.astype("f4")), some.jvp(x[lo:hi], dx[lo:hi].astype("f4"))
+    assert whole[first:last].tobytes() == of_part.tobytes()
+    start, stop, *_ = op.regions[0].window(14000, 2000)
+    if start < stop:
+        tied = dx.astype("f4")[start:stop][x[start:stop] == x[start:stop].max()].astype("f8")
+        share = len(tied) if op.reduction.ties == "split" else 1
+        exact = tied[0] if op.reduction.ties == "first" else tied.sum() / share
+        assert abs(whole[2000] - exact) <= 1e-6 * max(1, abs(exact))
+
+
 # -- axes of very many outputs --
 
 
@@ -278,11 +367,11 @@ def test_many_outputs_in_parts_have_the_same_bits(monkeypatch, op, shape):
         del verbs["indices"]
     whole = {name: verb() for name, verb in verbs.items()}
     calls = pooling.forward_call, pooling.indices_call, pooling.tangent_call
-    monkeypatch.setattr(long_axes, "LONG", 64)
+    monkeypatch.setattr(split_axis, "LONG", 64)
     monkeypatch.setattr(regions, "MANY", 4)
     for call in calls:
         call.cache_clear()
-    assert long_axes.long_outputs(op, shape) is not None
+    assert split_axis.long_outputs(op, shape) is not None
     for name, verb in verbs.items():
         for a, b in zip(verb(), whole[name], strict=True):
             assert a.tobytes() == b.tobytes(), name
@@ -337,12 +426,7 @@ def test_offsets_of_numbers_past_int64():
 # -- what memory there is --
 
 
-def test_memory_is_that_of_the_container(monkeypatch, tmp_path):
-    (tmp_path / "a" / "b").mkdir(parents=True)
-    (tmp_path / "a" / "memory.max").write_text("5000000\n")
-    (tmp_path / "a" / "b" / "memory.max").write_text("max\n")
-    assert memory._along(tmp_path, "/a/b", "memory.max") == 5_000_000
-    assert memory._along(tmp_path, "/elsewhere", "memory.max") == memory.UNKNOWN
+def test_a_refusal_counts_tables_and_scratch(monkeypatch):
     monkeypatch.setattr(memory, "_of_machine", lambda: 1000)
     with pytest.raises(ValueError, match=r"needs 1600 bytes, 800 of them for tables.*has 1000"):
         memory.check_fits((10, 10), np.dtype("f8"), 800)

@@ -174,3 +174,10 @@ def test_the_slab_of_many_windows_is_found_from_few():
 
     assert Counting(3, 2, 1).slab(10**9, 0, 10**8) == (0, 2 * 10**8)
     assert len(met) <= 4
+
+
+def test_the_longest_bin():
+    for n, m in product(range(1, 40), range(1, 40)):
+        windows = [Adaptive(m).window(n, i) for i in range(m)]
+        longest = max(w.stop - w.start for w in windows)
+        assert Adaptive(m).longest(n) == longest == Adaptive(m).boxes(n)[2]

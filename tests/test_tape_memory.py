@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import lunette as ln
-from lunette.kernels.cpu.memory import results
+from lunette.kernels.cpu.memory import block_cache
 
 
 def conv_pool_net(tape, x, layers, stride):
@@ -37,8 +37,8 @@ def most_held(program):
 @pytest.fixture(autouse=True)
 def no_block_is_kept(monkeypatch):
     """Blocks that were freed and wait for the next result would be counted, or hide a result."""
-    results._kept.blocks.clear()
-    monkeypatch.setattr(results._kept, "limit", 0)
+    block_cache._kept.blocks.clear()
+    monkeypatch.setattr(block_cache._kept, "limit", 0)
 
 
 @pytest.fixture(scope="module", autouse=True)

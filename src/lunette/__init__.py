@@ -14,6 +14,8 @@ from lunette.functional import (
     global_max_pool,
     max_pool,
     max_unpool,
+    min_pool,
+    mode_pool,
     smooth_max_pool,
 )
 from lunette.kernels.threads import get_num_threads, set_num_threads
@@ -26,19 +28,25 @@ from lunette.ops import (
     GlobalAvgPool,
     GlobalMaxPool,
     MaxPool,
+    MinPool,
+    ModePool,
     Op,
     Pool,
     SmoothMaxPool,
 )
-from lunette.reductions import Max, Mean, SmoothMax
+from lunette.reductions import Max, Mean, Min, Mode, RoundedMean, SmoothMax
 from lunette.regions import Adaptive, Global, Sliding
 
 if TYPE_CHECKING:
-    from lunette import bounds, onnx, spec, tape, torchlean
+    from lunette import bounds, check, offsets, onnx, spec, tape, testing, torchlean
+    from lunette import torch as torch
     from lunette.bounds import Box, Deployment
+    from lunette.explanation import explain
+    from lunette.scale.arrays import pyramid
     from lunette.tape import Tape
+    from lunette.warmup import warm
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "Adaptive",
@@ -55,8 +63,13 @@ __all__ = [
     "Max",
     "MaxPool",
     "Mean",
+    "Min",
+    "MinPool",
+    "Mode",
+    "ModePool",
     "Op",
     "Pool",
+    "RoundedMean",
     "Sliding",
     "SlowPathWarning",
     "SmoothMax",
@@ -67,8 +80,10 @@ __all__ = [
     "avg_pool",
     "backend_for",
     "bounds",
+    "check",
     "conv",
     "conv_transpose",
+    "explain",
     "forward",
     "get_num_threads",
     "global_avg_pool",
@@ -76,26 +91,59 @@ __all__ = [
     "jvp",
     "max_pool",
     "max_unpool",
+    "min_pool",
+    "mode_pool",
+    "offsets",
     "onnx",
+    "pyramid",
     "set_num_threads",
     "smooth_max_pool",
     "spec",
     "tape",
+    "testing",
     "torchlean",
     "vjp",
+    "warm",
 ]
+
+
+# `from lunette import *` leaves torch and jax out: they may be missing, and take seconds to load.
+PARTS = (
+    "bounds",
+    "check",
+    "jax",
+    "offsets",
+    "onnx",
+    "spec",
+    "tape",
+    "testing",
+    "torch",
+    "torchlean",
+)
 
 
 def __getattr__(name: str) -> Any:
     """The parts that few programs need load on first use."""
-    if name in ("bounds", "onnx", "spec", "tape", "torchlean"):
-        return import_module(f"lunette.{name}")
+    if name in PARTS:
+        try:
+            return import_module(f"lunette.{name}")
+        except ModuleNotFoundError as error:
+            if error.name not in ("jax", "torch"):
+                raise
+            words = f"lunette.{name} needs {error.name}: pip install 'lunette-ops[{error.name}]'"
+            raise ModuleNotFoundError(words, name=error.name) from error
     if name == "Tape":
         return import_module("lunette.tape").Tape
+    if name == "explain":
+        return import_module("lunette.explanation").explain
+    if name == "pyramid":
+        return import_module("lunette.scale.arrays").pyramid
+    if name == "warm":
+        return import_module("lunette.warmup").warm
     if name in ("Box", "Deployment"):
         return getattr(import_module("lunette.bounds"), name)
     raise AttributeError(f"module 'lunette' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return __all__
+    return [*__all__, "jax", "torch"]

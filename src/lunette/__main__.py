@@ -9,6 +9,9 @@ def main() -> None:
     """Run the command line."""
     try:
         from lunette.cli import main as run
+        from lunette.platform import printable
+
+        printable()
 
         run()
     except KeyboardInterrupt:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lunette.arguments import choice, shown
+from lunette.axes import Turn, gradient_fits, shapes_fit
 from lunette.inputs import array
 from lunette.inputs import arrays as arrays_of
 from lunette.loading import load
@@ -64,12 +65,14 @@ BACKENDS: dict[str, Backend] = {"cpu": Backend("cpu", "lunette.kernels.cpu")}
 
 ADAPTERS: dict[str, str] = {
     "dask": "lunette.adapters.dask",
+    "jax": "lunette.adapters.jax",
+    "jaxlib": "lunette.adapters.jax",
     "torch": "lunette.adapters.torch",
     "xarray": "lunette.adapters.xarray",
 }
 """Array library → module with the same verbs, `forward(op, operands, backend)` and so on."""
 
-WITH_NUMPY = {"dask", "xarray"}
+WITH_NUMPY = {"dask", "jax", "jaxlib", "xarray"}
 """Libraries whose arrays may meet NumPy's in one call: a lazy image, say, and its weights."""
 
 
@@ -97,6 +100,9 @@ def forward(op: Op, *operands: Any, backend: str | None = None) -> Any:
     """The op's value."""
     if not isinstance(op, Op):
         _refuse(op)
+    if op.axes is not None and not _takes_axes(operands):
+        turn, operands = _turn(op, operands)
+        return turn.result(forward(op.over_last, *operands, backend=backend))
     adapter = adapter_of(operands)
     if adapter is not None:
         return adapter.forward(op, operands, backend)
@@ -108,6 +114,9 @@ def forward_with_indices(op: Op, *operands: Any, backend: str | None = None) -> 
     """A max's value, and each winner's flat position in the pooled axes (int64; −1: no cell)."""
     if not isinstance(op, Op):
         _refuse(op)
+    if op.axes is not None and not _takes_axes(operands):
+        turn, operands = _turn(op, operands)
+        return turn.result(forward_with_indices(op.over_last, *operands, backend=backend))
     adapter = adapter_of(operands)
     if adapter is not None:
         return adapter.forward_with_indices(op, operands, backend)
@@ -122,6 +131,9 @@ def jvp(op: Op, operands: Any, tangents: Any, backend: str | None = None) -> Any
     if not isinstance(op, Op):
         _refuse(op)
     operands, tangents = _tuple(operands), _tuple(tangents)
+    if op.axes is not None and not _takes_axes(operands + tangents):
+        turn, operands, tangents = _turn_with(op, operands, tangents)
+        return turn.result(jvp(op.over_last, operands, tangents, backend))
     adapter = adapter_of(operands + tangents)
     if adapter is not None:
         return adapter.jvp(op, operands, tangents, backend)
@@ -150,6 +162,10 @@ def vjp(
         raise ValueError(
             f"needs={shown(needs)}: expected a tuple of {len(inputs)} bools, one per operand"
         )
+    if op.axes is not None and not _takes_axes((*inputs, grad)):
+        turn, inputs, (grad,) = _turn_with(op, inputs, (grad,), of_result=True)
+        gradients = turn.operands_back(vjp(op.over_last, inputs, grad, backend, needs))
+        return gradients if isinstance(operands, tuple) else gradients[0]
     adapter = adapter_of((*inputs, grad))
     if adapter is not None:
         gradients = adapter.vjp(op, inputs, grad, backend)
@@ -170,11 +186,61 @@ def backend_for(op: Op, *operands: Any, verb: str = "forward") -> str:
         _refuse(op)
     choice(verb, "verb", VERBS)
     arrays = arrays_of(op, operands)
+    if op.axes is not None:
+        op.out_shape(*_signature(arrays)[0])
+        op, arrays = op.over_last, Turn(op).operands(arrays)
     return choose(op, verb, *_signature(arrays), None).name
 
 
 def _refuse(op: Any) -> None:
     raise TypeError(f"op={shown(op)}: expected an op, such as MaxPool((2, 2))")
+
+
+# -- axes that are not the last --
+
+
+def _takes_axes(operands: tuple[Any, ...]) -> bool:
+    """Whether the adapter of these arrays serves ops over other axes itself."""
+    return bool(getattr(adapter_of(operands), "takes_axes", False))
+
+
+def _turn(op: Op, operands: tuple[Any, ...]) -> tuple[Turn, tuple[Any, ...]]:
+    """The way to the last axes, and the operands there; refused where the op does not take their shapes."""
+    adapter = adapter_of(operands)
+    if adapter is None:
+        operands = arrays_of(op, operands)
+    move = None if adapter is None else getattr(adapter, "moved", None)
+    if adapter is None or not _shapeless(adapter, operands):
+        op.out_shape(*(tuple(x.shape) for x in operands))
+    turn = Turn(op, move)
+    return turn, turn.operands(operands)
+
+
+def _turn_with(
+    op: Op, operands: tuple[Any, ...], others: tuple[Any, ...], of_result: bool = False
+) -> tuple[Turn, tuple[Any, ...], tuple[Any, ...]]:
+    """The same with tangents of the operands, or with the gradient of the result."""
+    adapter = adapter_of((*operands, *others))
+    if adapter is None:
+        operands = arrays_of(op, operands)
+        others = (
+            (array(others[0], "gradient"),) if of_result else arrays_of(op, others, "tangent of ")
+        )
+    if adapter is None or not _shapeless(adapter, (*operands, *others)):
+        shapes = tuple(tuple(x.shape) for x in operands)
+        if of_result:
+            gradient_fits(op, shapes, tuple(others[0].shape))
+        else:
+            op.out_shape(*shapes)
+            shapes_fit(op, shapes, tuple(tuple(t.shape) for t in others))
+    turn, operands = _turn(op, operands)
+    return turn, operands, (turn.gradient(others[0]),) if of_result else turn.operands(others)
+
+
+def _shapeless(adapter: Any, operands: tuple[Any, ...]) -> bool:
+    """Whether shapes are not known here, or dimensions go by name: the adapter will check."""
+    found = getattr(adapter, "shapeless", None)
+    return found is not None and bool(found(operands))
 
 
 # -- the choice --
@@ -309,7 +375,7 @@ def adapter_of(operands: tuple[Any, ...]) -> Any:
     if not adapters:
         return None
     mixed = any(type(x) is np.ndarray for x in operands) and not adapters.keys() <= WITH_NUMPY
-    if len(adapters) > 1 or mixed:
+    if len({ADAPTERS[library] for library in adapters}) > 1 or mixed:
         kinds = ", ".join(sorted({f"{type(x).__module__}.{type(x).__name__}" for x in operands}))
         raise TypeError(f"operands of several kinds: {kinds}; expected all of one")
     library = next(iter(adapters))

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from lunette.arguments import flag, shown, tuple_of_sizes
+from lunette.axes import chosen, places, turned
 from lunette.dispatch import adapter_of, check_fits, forward, forward_with_indices
 from lunette.inputs import array
 from lunette.ops import (
@@ -20,6 +21,8 @@ from lunette.ops import (
     GlobalAvgPool,
     GlobalMaxPool,
     MaxPool,
+    MinPool,
+    ModePool,
     SmoothMaxPool,
 )
 from lunette.spec import pooling
@@ -35,6 +38,8 @@ __all__ = [
     "global_max_pool",
     "max_pool",
     "max_unpool",
+    "min_pool",
+    "mode_pool",
     "smooth_max_pool",
 ]
 
@@ -76,11 +81,179 @@ def max_pool(
     ties: str = "first",
     return_indices: bool = False,
     backend: str | None = None,
+    *,
+    axes: Any = None,
 ) -> Any:
-    """The largest cell of each window; with its flat position in the pooled axes when asked."""
-    op = MaxPool(kernel, stride, padding, dilation, ceil_mode, ties)
+    """The largest cell of each window; with its flat position in the pooled axes when asked.
+
+    Parameters
+    ----------
+    x : array_like
+        Numbers: a NumPy array, a torch tensor, a JAX, Dask or xarray array, nested lists, or an object array of exact
+        numbers. Axes that are not pooled are batch.
+    kernel : tuple of int
+        Cells of a window, one length per pooled axis; for an xarray DataArray also a dict by dimension.
+    stride : int or tuple of int, optional
+        Positions between windows. Default: the kernel.
+    padding : int, tuple, {"valid", "same"}, default 0
+        Cells around the input: a number, one per axis, a (before, after) pair per axis, or a word.
+    dilation : int or tuple of int, default 1
+        Positions between the cells of a window.
+    ceil_mode : bool, default False
+        Keep a last window that the edge cuts short.
+    ties : {"first", "all", "split"}, default "first"
+        Which of equal cells wins, and so gets the gradient: the first in row-major order, each of them whole, or
+        each an equal share.
+    return_indices : bool, default False
+        Give the winners' flat positions in the pooled axes, too.
+    backend : {"cpu", "triton", "spec"}, optional
+        Who computes; the fastest that serves the call by default. `"spec"` is the reference implementation.
+    axes : int or tuple of int, optional
+        Which axes are pooled, one per window axis. Default: the last.
+
+    Returns
+    -------
+    array or tuple of arrays
+        The result, of the library that x is of; with `return_indices` the int64 indices, too (−1: no cell).
+
+    Raises
+    ------
+    ValueError, TypeError
+        With the argument, its value, the axis and the remedy, before anything is computed.
+
+    Examples
+    --------
+    >>> import lunette as ln
+    >>> ln.max_pool([1.0, 5.0, 2.0, 3.0], (2,))
+    array([5., 3.])
+    """
+    op = MaxPool(kernel, stride, padding, dilation, ceil_mode, ties, axes=axes)
     verb = forward_with_indices if flag(return_indices, "return_indices") else forward
     return verb(op, x, backend=backend)
+
+
+@_by_name
+def min_pool(
+    x: Any,
+    kernel: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    ties: str = "first",
+    return_indices: bool = False,
+    backend: str | None = None,
+    *,
+    axes: Any = None,
+) -> Any:
+    """The smallest cell of each window; with its flat position in the pooled axes when asked.
+
+    Parameters
+    ----------
+    x : array_like
+        Numbers: a NumPy array, a torch tensor, a JAX, Dask or xarray array, nested lists, or an object array of exact
+        numbers. Axes that are not pooled are batch.
+    kernel : tuple of int
+        Cells of a window, one length per pooled axis; for an xarray DataArray also a dict by dimension.
+    stride : int or tuple of int, optional
+        Positions between windows. Default: the kernel.
+    padding : int, tuple, {"valid", "same"}, default 0
+        Cells around the input: a number, one per axis, a (before, after) pair per axis, or a word.
+    dilation : int or tuple of int, default 1
+        Positions between the cells of a window.
+    ceil_mode : bool, default False
+        Keep a last window that the edge cuts short.
+    ties : {"first", "all", "split"}, default "first"
+        Which of equal cells wins, and so gets the gradient: the first in row-major order, each of them whole, or
+        each an equal share.
+    return_indices : bool, default False
+        Give the winners' flat positions in the pooled axes, too.
+    backend : {"cpu", "triton", "spec"}, optional
+        Who computes; the fastest that serves the call by default. `"spec"` is the reference implementation.
+    axes : int or tuple of int, optional
+        Which axes are pooled, one per window axis. Default: the last.
+
+    Returns
+    -------
+    array or tuple of arrays
+        The result, of the library that x is of; with `return_indices` the int64 indices, too (−1: no cell).
+
+    Raises
+    ------
+    ValueError, TypeError
+        With the argument, its value, the axis and the remedy, before anything is computed.
+
+    Examples
+    --------
+    >>> import lunette as ln
+    >>> ln.min_pool([1.0, 5.0, 2.0, 3.0], (2,))
+    array([1., 2.])
+    """
+    op = MinPool(kernel, stride, padding, dilation, ceil_mode, ties, axes=axes)
+    verb = forward_with_indices if flag(return_indices, "return_indices") else forward
+    return verb(op, x, backend=backend)
+
+
+@_by_name
+def mode_pool(
+    x: Any,
+    kernel: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    ties: str = "smallest",
+    sparse: bool = False,
+    backend: str | None = None,
+    *,
+    axes: Any = None,
+) -> Any:
+    """The most frequent value of each window, of integers or bools.
+
+    Parameters
+    ----------
+    x : array_like
+        Numbers: a NumPy array, a torch tensor, a JAX, Dask or xarray array, nested lists, or an object array of exact
+        numbers. Axes that are not pooled are batch.
+    kernel : tuple of int
+        Cells of a window, one length per pooled axis; for an xarray DataArray also a dict by dimension.
+    stride : int or tuple of int, optional
+        Positions between windows. Default: the kernel.
+    padding : int, tuple, {"valid", "same"}, default 0
+        Cells around the input: a number, one per axis, a (before, after) pair per axis, or a word.
+    dilation : int or tuple of int, default 1
+        Positions between the cells of a window.
+    ceil_mode : bool, default False
+        Keep a last window that the edge cuts short.
+    ties : {"smallest", "first"}, default "smallest"
+        Which of equally frequent values is taken.
+    sparse : bool, default False
+        Let zeros have no vote where a window holds anything else.
+    backend : {"cpu", "triton", "spec"}, optional
+        Who computes; the fastest that serves the call by default. `"spec"` is the reference implementation.
+    axes : int or tuple of int, optional
+        Which axes are pooled, one per window axis. Default: the last.
+
+    Returns
+    -------
+    array
+        The result, of the library that x is of.
+
+    Raises
+    ------
+    ValueError, TypeError
+        With the argument, its value, the axis and the remedy, before anything is computed.
+
+    Examples
+    --------
+    >>> import lunette as ln
+    >>> ln.mode_pool([7, 7, 0, 0, 3, 0], (3,))
+    array([7, 0])
+    >>> ln.mode_pool([7, 7, 0, 0, 3, 0], (3,), sparse=True)
+    array([7, 3])
+    """
+    op = ModePool(kernel, stride, padding, dilation, ceil_mode, ties, sparse, axes=axes)
+    return forward(op, x, backend=backend)
 
 
 @_by_name
@@ -93,10 +266,57 @@ def avg_pool(
     ceil_mode: bool = False,
     count_include_pad: bool = True,
     divisor_override: int | None = None,
+    dtype: str | None = None,
     backend: str | None = None,
+    *,
+    axes: Any = None,
 ) -> Any:
-    """The mean of each window."""
-    op = AvgPool(kernel, stride, padding, dilation, ceil_mode, count_include_pad, divisor_override)
+    """The mean of each window; of integers in float64, or rounded to their own type.
+
+    Parameters
+    ----------
+    x : array_like
+        Numbers: a NumPy array, a torch tensor, a JAX, Dask or xarray array, nested lists, or an object array of exact
+        numbers. Axes that are not pooled are batch.
+    kernel : tuple of int
+        Cells of a window, one length per pooled axis; for an xarray DataArray also a dict by dimension.
+    stride : int or tuple of int, optional
+        Positions between windows. Default: the kernel.
+    padding : int, tuple, {"valid", "same"}, default 0
+        Cells around the input: a number, one per axis, a (before, after) pair per axis, or a word.
+    dilation : int or tuple of int, default 1
+        Positions between the cells of a window.
+    ceil_mode : bool, default False
+        Keep a last window that the edge cuts short.
+    count_include_pad : bool, default True
+        Count padding as zeros.
+    divisor_override : int, optional
+        Divide by this instead of by the cells counted.
+    dtype : {"same"}, optional
+        Give the mean of integers in their own type, rounded half to even, instead of in float64.
+    backend : {"cpu", "triton", "spec"}, optional
+        Who computes; the fastest that serves the call by default. `"spec"` is the reference implementation.
+    axes : int or tuple of int, optional
+        Which axes are pooled, one per window axis. Default: the last.
+
+    Returns
+    -------
+    array
+        The result, of the library that x is of.
+
+    Raises
+    ------
+    ValueError, TypeError
+        With the argument, its value, the axis and the remedy, before anything is computed.
+
+    Examples
+    --------
+    >>> import lunette as ln
+    >>> ln.avg_pool([1.0, 5.0, 2.0, 3.0], (2,))
+    array([3. , 2.5])
+    """
+    counting = count_include_pad, divisor_override, dtype
+    op = AvgPool(kernel, stride, padding, dilation, ceil_mode, *counting, axes=axes)
     return forward(op, x, backend=backend)
 
 
@@ -111,16 +331,92 @@ def smooth_max_pool(
     ceil_mode: bool = False,
     count_include_pad: bool = True,
     backend: str | None = None,
+    *,
+    axes: Any = None,
 ) -> Any:
-    """`(1/beta) log Σ exp(beta·x)` of each window."""
-    op = SmoothMaxPool(kernel, beta, stride, padding, dilation, ceil_mode, count_include_pad)
+    """`(1/beta) log Σ exp(beta·x)` of each window: a max with a gradient for every cell.
+
+    Parameters
+    ----------
+    x : array_like
+        Numbers: a NumPy array, a torch tensor, a JAX, Dask or xarray array, nested lists, or an object array of exact
+        numbers. Axes that are not pooled are batch.
+    kernel : tuple of int
+        Cells of a window, one length per pooled axis; for an xarray DataArray also a dict by dimension.
+    beta : float
+        Finite and not zero; the larger, the closer to the max. Negative: a smooth min.
+    stride : int or tuple of int, optional
+        Positions between windows. Default: the kernel.
+    padding : int, tuple, {"valid", "same"}, default 0
+        Cells around the input: a number, one per axis, a (before, after) pair per axis, or a word.
+    dilation : int or tuple of int, default 1
+        Positions between the cells of a window.
+    ceil_mode : bool, default False
+        Keep a last window that the edge cuts short.
+    count_include_pad : bool, default True
+        Count padding as zeros.
+    backend : {"cpu", "triton", "spec"}, optional
+        Who computes; the fastest that serves the call by default. `"spec"` is the reference implementation.
+    axes : int or tuple of int, optional
+        Which axes are pooled, one per window axis. Default: the last.
+
+    Returns
+    -------
+    array
+        The result, of the library that x is of.
+
+    Raises
+    ------
+    ValueError, TypeError
+        With the argument, its value, the axis and the remedy, before anything is computed.
+
+    Examples
+    --------
+    >>> import lunette as ln
+    >>> ln.smooth_max_pool([0.0, 0.0], (2,), beta=1.0).round(3)
+    array([0.693])
+    """
+    op = SmoothMaxPool(
+        kernel, beta, stride, padding, dilation, ceil_mode, count_include_pad, axes=axes
+    )
     return forward(op, x, backend=backend)
 
 
 @_by_name
-def adaptive_avg_pool(x: Any, output_size: Any, backend: str | None = None) -> Any:
-    """The mean of each of `output_size` bins."""
-    return forward(AdaptiveAvgPool(output_size), x, backend=backend)
+def adaptive_avg_pool(
+    x: Any, output_size: Any, backend: str | None = None, *, axes: Any = None
+) -> Any:
+    """The mean of each of `output_size` bins, which cover the axis.
+
+    Parameters
+    ----------
+    x : array_like
+        Numbers: a NumPy array, a torch tensor, a JAX, Dask or xarray array, nested lists, or an object array of exact
+        numbers. Axes that are not pooled are batch.
+    output_size : tuple of int or None
+        Bins per pooled axis; None keeps an axis as it is.
+    backend : {"cpu", "triton", "spec"}, optional
+        Who computes; the fastest that serves the call by default. `"spec"` is the reference implementation.
+    axes : int or tuple of int, optional
+        Which axes are pooled, one per window axis. Default: the last.
+
+    Returns
+    -------
+    array
+        The result, of the library that x is of.
+
+    Raises
+    ------
+    ValueError, TypeError
+        With the argument, its value, the axis and the remedy, before anything is computed.
+
+    Examples
+    --------
+    >>> import lunette as ln
+    >>> ln.adaptive_avg_pool([1.0, 2.0, 3.0, 4.0, 5.0], (2,))
+    array([2., 4.])
+    """
+    return forward(AdaptiveAvgPool(output_size, axes=axes), x, backend=backend)
 
 
 @_by_name
@@ -130,37 +426,191 @@ def adaptive_max_pool(
     ties: str = "first",
     return_indices: bool = False,
     backend: str | None = None,
+    *,
+    axes: Any = None,
 ) -> Any:
-    """The largest cell of each of `output_size` bins."""
+    """The largest cell of each of `output_size` bins, which cover the axis.
+
+    Parameters
+    ----------
+    x : array_like
+        Numbers: a NumPy array, a torch tensor, a JAX, Dask or xarray array, nested lists, or an object array of exact
+        numbers. Axes that are not pooled are batch.
+    output_size : tuple of int or None
+        Bins per pooled axis; None keeps an axis as it is.
+    ties : {"first", "all", "split"}, default "first"
+        Which of equal cells wins, and so gets the gradient: the first in row-major order, each of them whole, or
+        each an equal share.
+    return_indices : bool, default False
+        Give the winners' flat positions in the pooled axes, too.
+    backend : {"cpu", "triton", "spec"}, optional
+        Who computes; the fastest that serves the call by default. `"spec"` is the reference implementation.
+    axes : int or tuple of int, optional
+        Which axes are pooled, one per window axis. Default: the last.
+
+    Returns
+    -------
+    array or tuple of arrays
+        The result, of the library that x is of; with `return_indices` the int64 indices, too (−1: no cell).
+
+    Raises
+    ------
+    ValueError, TypeError
+        With the argument, its value, the axis and the remedy, before anything is computed.
+
+    Examples
+    --------
+    >>> import lunette as ln
+    >>> ln.adaptive_max_pool([1.0, 2.0, 3.0, 4.0, 5.0], (2,))
+    array([3., 5.])
+    """
     verb = forward_with_indices if flag(return_indices, "return_indices") else forward
-    return verb(AdaptiveMaxPool(output_size, ties), x, backend=backend)
+    return verb(AdaptiveMaxPool(output_size, ties, axes=axes), x, backend=backend)
 
 
-def global_avg_pool(x: Any, ndim: int, keepdims: bool = True, backend: str | None = None) -> Any:
-    """The mean over the last `ndim` axes."""
-    return forward(GlobalAvgPool(ndim, keepdims), x, backend=backend)
+def global_avg_pool(
+    x: Any,
+    ndim: int | None = None,
+    keepdims: bool = True,
+    backend: str | None = None,
+    *,
+    axes: Any = None,
+) -> Any:
+    """The mean over the last `ndim` axes, or over `axes`.
+
+    Parameters
+    ----------
+    x : array_like
+        Numbers: a NumPy array, a torch tensor, a JAX, Dask or xarray array, nested lists, or an object array of exact
+        numbers. Axes that are not pooled are batch.
+    ndim : int, optional
+        How many of the last axes are pooled; not needed with `axes`.
+    keepdims : bool, default True
+        Keep the pooled axes, with length one.
+    backend : {"cpu", "triton", "spec"}, optional
+        Who computes; the fastest that serves the call by default. `"spec"` is the reference implementation.
+    axes : int or tuple of int, optional
+        Which axes are pooled, one per window axis. Default: the last.
+
+    Returns
+    -------
+    array
+        The result, of the library that x is of.
+
+    Raises
+    ------
+    ValueError, TypeError
+        With the argument, its value, the axis and the remedy, before anything is computed.
+
+    Examples
+    --------
+    >>> import lunette as ln
+    >>> ln.global_avg_pool([[1.0, 5.0], [2.0, 3.0]], axes=0, keepdims=False)
+    array([1.5, 4. ])
+    """
+    return forward(GlobalAvgPool(ndim, keepdims, axes=axes), x, backend=backend)
 
 
 def global_max_pool(
-    x: Any, ndim: int, keepdims: bool = True, ties: str = "all", backend: str | None = None
+    x: Any,
+    ndim: int | None = None,
+    keepdims: bool = True,
+    ties: str = "all",
+    backend: str | None = None,
+    *,
+    axes: Any = None,
 ) -> Any:
-    """The largest cell over the last `ndim` axes."""
-    return forward(GlobalMaxPool(ndim, keepdims, ties), x, backend=backend)
+    """The largest cell over the last `ndim` axes, or over `axes`.
+
+    Parameters
+    ----------
+    x : array_like
+        Numbers: a NumPy array, a torch tensor, a JAX, Dask or xarray array, nested lists, or an object array of exact
+        numbers. Axes that are not pooled are batch.
+    ndim : int, optional
+        How many of the last axes are pooled; not needed with `axes`.
+    keepdims : bool, default True
+        Keep the pooled axes, with length one.
+    ties : {"all", "first", "split"}, default "all"
+        Which of equal cells wins, and so gets the gradient.
+    backend : {"cpu", "triton", "spec"}, optional
+        Who computes; the fastest that serves the call by default. `"spec"` is the reference implementation.
+    axes : int or tuple of int, optional
+        Which axes are pooled, one per window axis. Default: the last.
+
+    Returns
+    -------
+    array
+        The result, of the library that x is of.
+
+    Raises
+    ------
+    ValueError, TypeError
+        With the argument, its value, the axis and the remedy, before anything is computed.
+
+    Examples
+    --------
+    >>> import lunette as ln
+    >>> ln.global_max_pool([[1.0, 5.0], [2.0, 3.0]], 1)
+    array([[5.],
+           [3.]])
+    """
+    return forward(GlobalMaxPool(ndim, keepdims, ties, axes=axes), x, backend=backend)
 
 
-def max_unpool(values: Any, indices: Any, output_size: Any) -> Any:
-    """Zeros of `output_size` on the last axes, with each value put back at its index.
+def max_unpool(values: Any, indices: Any, output_size: Any, *, axes: Any = None) -> Any:
+    """Zeros of `output_size` on the last axes, or on `axes`, with each value put back at its index.
 
-    `indices` are those of `max_pool(..., return_indices=True)`: positions in the flattened pooled axes, of
-    any integer type, −1 for a window without a cell. Of values with one index, the last is kept. A dict
-    of sizes names the dimensions of xarray's DataArrays.
+    Of values with one index, the last is kept.
+
+    Parameters
+    ----------
+    values : array_like
+        What `max_pool` gave.
+    indices : array_like of int
+        What `max_pool(..., return_indices=True)` gave beside it; −1 for a window without a cell.
+    output_size : tuple of int
+        Lengths of the pooled axes of the result; for DataArrays also a dict by dimension.
+    axes : int or tuple of int, optional
+        Which axes are pooled, one per window axis. Default: the last.
+
+    Returns
+    -------
+    array
+        The result, of the library that x is of.
+
+    Raises
+    ------
+    ValueError, TypeError
+        With the argument, its value, the axis and the remedy, before anything is computed.
+
+    Examples
+    --------
+    >>> import lunette as ln
+    >>> values, indices = ln.max_pool([1.0, 5.0, 2.0, 3.0], (2,), return_indices=True)
+    >>> ln.max_unpool(values, indices, (4,))
+    array([0., 5., 0., 3.])
     """
     adapter = adapter_of((values, indices))
     if isinstance(output_size, dict):
+        if axes is not None:
+            raise TypeError(
+                f"axes={shown(axes)}: a dict of sizes names the dimensions already; give one of both"
+            )
         from lunette.adapters.xarray import unpool_by_name
 
         return unpool_by_name(values, indices, output_size)
     pooled = tuple_of_sizes(output_size, "output_size")
+    named = chosen(axes, len(pooled))
+    if named is not None:
+        if adapter is None:
+            values, indices = array(values, "values"), array(indices, "indices")
+        move = getattr(adapter, "moved", turned)
+        last = tuple(range(-len(pooled), 0))
+        for x in (values, indices):
+            places(named, len(pooled), x.ndim)
+        found = max_unpool(move(values, named, last), move(indices, named, last), pooled)
+        return move(found, last, named)
     if adapter is not None:
         return adapter.unpool(values, indices, pooled)
     values, indices = checked(values, indices, pooled)
@@ -177,10 +627,51 @@ def conv(
     dilation: Any = 1,
     groups: int = 1,
     backend: str | None = None,
+    *,
+    axes: Any = None,
 ) -> Any:
-    """The convolution of x, `(*batch, in, *spatial)`, with weight, `(out, in/groups, *kernel)`."""
+    """The convolution of x with weights: a cross-correlation, zero-padded.
+
+    Parameters
+    ----------
+    x : array_like
+        The input, `(*batch, in, *spatial)`; with `axes` the channels lie on the last of the other axes.
+    weight : array_like
+        The weights, `(out, in/groups, *kernel)`.
+    bias : array_like, optional
+        A number per output channel.
+    stride : int or tuple of int, default 1
+        Positions between windows.
+    padding : int, tuple, {"valid", "same"}, default 0
+        Cells around the input: a number, one per axis, a (before, after) pair per axis, or a word.
+    dilation : int or tuple of int, default 1
+        Positions between the cells of a window.
+    groups : int, default 1
+        Groups of channels that do not see each other.
+    backend : {"cpu", "triton", "spec"}, optional
+        Who computes; the fastest that serves the call by default. `"spec"` is the reference implementation.
+    axes : int or tuple of int, optional
+        The spatial axes. Default: the last.
+
+    Returns
+    -------
+    array
+        The result, of the library that x is of.
+
+    Raises
+    ------
+    ValueError, TypeError
+        With the argument, its value, the axis and the remedy, before anything is computed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import lunette as ln
+    >>> ln.conv(np.array([[1.0, 2.0, 4.0]]), np.array([[[1.0, -1.0]]]))
+    array([[-1., -2.]])
+    """
     weight, kernel = _kernel(weight)
-    op = Conv(kernel, stride, padding, dilation, groups)
+    op = Conv(kernel, stride, padding, dilation, groups, axes=axes)
     return forward(op, *_operands(x, weight, bias), backend=backend)
 
 
@@ -194,10 +685,53 @@ def conv_transpose(
     dilation: Any = 1,
     groups: int = 1,
     backend: str | None = None,
+    *,
+    axes: Any = None,
 ) -> Any:
-    """The transposed convolution of x, `(*batch, in, *spatial)`; weight `(in, out/groups, *kernel)`."""
+    """The transposed convolution of x: the adjoint of `conv`.
+
+    Parameters
+    ----------
+    x : array_like
+        The input, `(*batch, in, *spatial)`; with `axes` the channels lie on the last of the other axes.
+    weight : array_like
+        The weights, `(in, out/groups, *kernel)`.
+    bias : array_like, optional
+        A number per output channel.
+    stride : int or tuple of int, default 1
+        Positions between windows.
+    padding : int, tuple, {"valid", "same"}, default 0
+        Cells around the input: a number, one per axis, a (before, after) pair per axis, or a word.
+    output_padding : int or tuple of int, default 0
+        Positions added at the end of each axis.
+    dilation : int or tuple of int, default 1
+        Positions between the cells of a window.
+    groups : int, default 1
+        Groups of channels that do not see each other.
+    backend : {"cpu", "triton", "spec"}, optional
+        Who computes; the fastest that serves the call by default. `"spec"` is the reference implementation.
+    axes : int or tuple of int, optional
+        The spatial axes. Default: the last.
+
+    Returns
+    -------
+    array
+        The result, of the library that x is of.
+
+    Raises
+    ------
+    ValueError, TypeError
+        With the argument, its value, the axis and the remedy, before anything is computed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import lunette as ln
+    >>> ln.conv_transpose(np.array([[1.0, 2.0]]), np.array([[[1.0, 1.0]]]))
+    array([[1., 3., 2.]])
+    """
     weight, kernel = _kernel(weight)
-    op = ConvTranspose(kernel, stride, padding, output_padding, dilation, groups)
+    op = ConvTranspose(kernel, stride, padding, output_padding, dilation, groups, axes=axes)
     return forward(op, *_operands(x, weight, bias), backend=backend)
 
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from lunette import dispatch
 from lunette.arguments import shape_tuple
+from lunette.axes import Turn, turned
 from lunette.inputs import array
 from lunette.memory import check_room
 from lunette.ops.base import is_float
@@ -46,6 +47,9 @@ def forward_with_offsets(op: Pooling, x: Array) -> tuple[Array, Array]:
     """The value of every window, and the offset of its first winner (uint8)."""
     x = array(x, "x")
     _check_box(op, x.shape)
+    if op.axes is not None:
+        turn = Turn(op)
+        return turn.result(forward_with_offsets(op.over_last, turn.there(x)))  # type: ignore[no-any-return]
     found = _kernels().forward_with_offsets(op, x) if _served(x) else None
     if found is not None:
         return found  # type: ignore[no-any-return]
@@ -63,6 +67,10 @@ def vjp_from_offsets(
     grad, shape = array(grad, "gradient"), shape_tuple(shape)
     offsets = _checked(op, offsets, shape)
     op.check_gradient((shape,), (grad.dtype,), grad.shape, grad.dtype)
+    if op.axes is not None:
+        turn, last = Turn(op), _last(op, shape)
+        kept = turn.gradient(offsets), turn.gradient(grad)
+        return turn.back(vjp_from_offsets(op.over_last, *kept, last, known))  # type: ignore[no-any-return]
     if not known:
         _check_taps(op, offsets, shape)
     found = _kernels().vjp_from_offsets(op, shape, offsets, grad) if _served(grad) else None
@@ -86,6 +94,10 @@ def jvp_from_offsets(op: Pooling, offsets: Array, dx: Array) -> Array:
     dx = array(dx, "tangent of x")
     offsets = _checked(op, offsets, dx.shape)
     op.check_tangents((dx.shape,), (dx.dtype,), (dx.shape,), (dx.dtype,))
+    if op.axes is not None:
+        turn = Turn(op)
+        kept = turn.gradient(offsets), turn.there(dx)
+        return turn.result(jvp_from_offsets(op.over_last, *kept))  # type: ignore[no-any-return]
     taken = _kernels().jvp_from_offsets(op, offsets, dx) if _served(dx) else None
     if taken is not None:
         return taken  # type: ignore[no-any-return]
@@ -104,6 +116,8 @@ def jvp_from_offsets(op: Pooling, offsets: Array, dx: Array) -> Array:
 def offsets_of(op: Pooling, shape: Shape, indices: Array) -> Array:
     """Flat positions in the pooled axes, −1 for none, as offsets."""
     indices = array(indices, "indices")
+    if op.axes is not None:
+        return _turned_winners(offsets_of, op, shape, indices)
     pooled = shape[len(shape) - op.rank :]
     taps = np.zeros((1,) * op.rank, np.int64)
     kept = np.reshape(indices, (*shape[: len(shape) - op.rank], *_lengths(op, pooled)))
@@ -116,6 +130,8 @@ def offsets_of(op: Pooling, shape: Shape, indices: Array) -> Array:
 def indices_of(op: Pooling, shape: Shape, offsets: Array) -> Array:
     """Offsets as flat positions in the pooled axes (int64), −1 for none."""
     offsets = array(offsets, "offsets")
+    if op.axes is not None:
+        return _turned_winners(indices_of, op, shape, offsets)
     _check_taps(op, offsets, shape)
     pooled = shape[len(shape) - op.rank :]
     kept = np.reshape(offsets, (*shape[: len(shape) - op.rank], *_lengths(op, pooled)))
@@ -130,6 +146,21 @@ def indices_of(op: Pooling, shape: Shape, offsets: Array) -> Array:
     return np.where(kept == NOWHERE, -1, flat).astype(np.int64, copy=False).reshape(offsets.shape)
 
 
+def _last(op: Pooling, shape: Shape) -> Shape:
+    """The shape of an input whose pooled axes are moved to the end."""
+    last = tuple(range(-op.rank, 0))
+    moved: Shape = turned(np.broadcast_to(np.int8(0), shape), op.axes, last).shape
+    return moved
+
+
+def _turned_winners(change: Any, op: Pooling, shape: Shape, winners: Array) -> Array:
+    """Winners in another form, of an op whose axes are not the last."""
+    op.out_shape(shape)
+    turn = Turn(op)
+    found: Array = turn.result(change(op.over_last, _last(op, shape), turn.gradient(winners)))
+    return found
+
+
 # -- boxes --
 
 
@@ -137,9 +168,10 @@ def indices_of(op: Pooling, shape: Shape, offsets: Array) -> Array:
 def _check_box(op: Pooling, shape: Shape) -> None:
     """That a byte tells the taps of a window apart, and that results fit in memory."""
     op.check_indices()
+    shape = shape if op.axes is None else _last(op, shape)
     pooled = shape[len(shape) - op.rank :]
     # Indices, and positions on each axis, of all outputs; an empty batch has boxes too.
-    outputs, lengths = prod(op.out_shape(shape)), _lengths(op, pooled)
+    outputs, lengths = prod(op.over_last.out_shape(shape)), _lengths(op, pooled)
     needed = 8 * (4 + 2 * op.rank) * outputs + 24 * sum(lengths)
     check_room(f"{op!r}: the offsets of {outputs} outputs of x of shape {shape}", needed)
     taps = prod(box for *_, box in _boxes(op, pooled))

@@ -1,4 +1,4 @@
-"""What happens to the cells of a window: max, mean or smooth max. Frozen records, no arithmetic."""
+"""What happens to the cells of a window: max, min, mean, smooth max or mode. Frozen records, no arithmetic."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from typing import Any
 from lunette.arguments import choice, flag, shown, size
 from lunette.records import checked
 
-__all__ = ["Max", "Mean", "Reduction", "SmoothMax"]
+__all__ = ["Max", "Mean", "Min", "Mode", "Reduction", "RoundedMean", "SmoothMax"]
 
 TIES = ("first", "all", "split")
+MODE_TIES = ("smallest", "first")
 
 
 class Reduction:
@@ -38,6 +39,34 @@ class Max(Reduction):
 
 @checked
 @dataclass(frozen=True, slots=True)
+class Min(Reduction):
+    """The smallest cell: `−max(−x)`, with the padding, the NaN and the `ties` of `Max`."""
+
+    ties: str = "first"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "ties", choice(self.ties, "ties", TIES))
+
+
+@checked
+@dataclass(frozen=True, slots=True)
+class Mode(Reduction):
+    """The most frequent value of an integer array or of bools; padding is never seen.
+
+    Of values that are equally frequent, `ties` takes the `"smallest"`, or the `"first"` in row-major
+    order. If `sparse`, zeros have no vote unless the window holds nothing else. It has no derivative.
+    """
+
+    ties: str = "smallest"
+    sparse: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "ties", choice(self.ties, "ties", MODE_TIES))
+        flag(self.sparse, "sparse")
+
+
+@checked
+@dataclass(frozen=True, slots=True)
 class Mean(Reduction):
     """The sum of the cells over the number counted, or over `divisor_override`."""
 
@@ -49,6 +78,17 @@ class Mean(Reduction):
         if self.divisor_override is not None:
             divisor = size(self.divisor_override, "divisor_override", 1)
             object.__setattr__(self, "divisor_override", divisor)
+
+
+@checked
+@dataclass(frozen=True, slots=True)
+class RoundedMean(Reduction):
+    """The mean in the dtype of the array: of integers exact, then rounded half to even."""
+
+    count_include_pad: bool = True
+
+    def __post_init__(self) -> None:
+        flag(self.count_include_pad, "count_include_pad")
 
 
 @checked

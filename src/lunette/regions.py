@@ -337,6 +337,11 @@ class Adaptive(Region):
             done = end
         yield done, m, False
 
+    def longest(self, n: int) -> int:
+        """Positions of the longest bin: where it begins within the position that it shares with the last decides."""
+        least, rest = divmod(n, self.output_size)
+        return least + (rest > 0) + (rest > gcd(rest, self.output_size))
+
     def slab(self, n: int, first: int, last: int) -> tuple[int, int]:
         if first >= last:
             return (0, 0)

@@ -139,7 +139,24 @@ def _dtype(dtype: Any) -> np.dtype[Any]:
 def _pooling_shapes(op: Pooling) -> list[Shape]:
     shortest = [_shortest(region) for region in op.regions]
     grown = [tuple(n + g for n in shortest) for g in (0, 1, 2, 3, 6)]
-    return [batch + pooled for pooled in grown for batch in ((), (2,))]
+    shapes = [batch + pooled for pooled in grown for batch in ((), (2,))]
+    return shapes if op.axes is None else [s for pooled in grown for s in _around(op, pooled)]
+
+
+def _around(op: Pooling, pooled: Shape) -> list[Shape]:
+    """Shapes with these lengths on the op's axes, as few others as there must be, and one more."""
+    least = max(op.rank, *(axis + 1 if axis >= 0 else -axis for axis in op.axes))
+    found = []
+    for ndim in (least, least + 1, least + 2):
+        try:
+            places = op.places(ndim)
+        except ValueError:  # two of its axes are one, where there are so few
+            continue
+        shape = [2] * ndim
+        for axis, n in zip(places, pooled, strict=True):
+            shape[axis] = n
+        found.append(tuple(shape))
+    return found[:2]
 
 
 def _shortest(region: Region) -> int:

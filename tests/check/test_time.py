@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from itertools import islice
 
 import pytest
 
 from lunette.check.report import as_data, as_html
 from lunette.check.run import run
+from lunette.check.stream import stream
 from lunette.check.targets import find_target
 
 MARGIN = 8.0
@@ -53,11 +55,20 @@ def test_shrinking_is_cut_too_and_says_so():
     assert any(f.note == "not made smaller: time ran out" for f in report.findings)
 
 
-def test_a_call_without_end_is_named():
-    report = _timed("tests.check.accidents:endless", 7.0, cases=50)
-    assert report.cases == 0
-    assert report.counts["not tried"] == 50
-    assert "had not answered after" in report.cut
+def test_a_call_without_end_costs_a_tenth_of_the_run():
+    report = _timed("tests.check.accidents:endless", 10.0, cases=50)
+    assert report.counts["crashed"] >= 1
+    assert report.counts["not tried"] == 50 - report.cases
+    assert "no answer within 1 s" in report.findings[0].verdict.detail
+    assert report.tried in as_html(report)
+
+
+def test_bad_calls_take_turns_with_good_ones():
+    """So a target that crashes on a bad call is tried on good ones, however short the run."""
+    target = find_target("tests.check.mutants:right")
+    calls = stream(target.ops, target.verbs, target.dtypes, target.layouts, 0)
+    bad = [bool(call.bad) for call in islice(calls, 400)]
+    assert not any(bad[:10]) and 20 < sum(bad) < 200
 
 
 def test_a_call_without_end_is_a_crash_where_the_run_is_longer_than_its_patience():

@@ -32,6 +32,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from lunette.axes import Turn
 from lunette.ops.pooling import Pool, Pooling
 from lunette.reductions import Max, Mean, SmoothMax
 from lunette.spec import pooling as meaning
@@ -124,6 +125,12 @@ def bound(op: Pooling, verb: str, x: Array, direction: Array | None = None) -> A
     rule = rules.get((type(op.reduction), verb))
     if rule is None:
         raise ValueError(f"{op!r}, {verb}: only mean and smooth max have bounds; max is exact")
+    if op.axes is not None:
+        turn = Turn(op)
+        if direction is not None:
+            direction = turn.gradient(direction) if verb == "vjp" else turn.there(direction)
+        found = bound(op.over_last, verb, turn.there(x), direction)
+        return np.asarray(turn.back(found) if verb == "vjp" else turn.result(found))
     numbers = arithmetic_of(x.dtype)
     with np.errstate(over="ignore", invalid="ignore"):
         computed, size = rule(op, numbers, x, x if direction is None else direction)

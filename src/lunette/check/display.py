@@ -17,7 +17,7 @@ from lunette.check.judge import NOT_TRIED, VERDICTS
 from lunette.check.run import PROPERTIES, Report
 from lunette.check.targets.base import numbers
 
-__all__ = ["COLOURS", "Display", "gravest", "show_report", "show_targets"]
+__all__ = ["COLOURS", "SIGNS", "Display", "gravest", "show_report", "show_targets"]
 
 COLOURS = {
     "agrees": "green",
@@ -98,6 +98,7 @@ def show_report(console: Console, report: Report) -> None:
     for reason, count in report.not_offered.most_common(5):
         console.print(Text(f"· not offered {count}: {reason}", "dim"))
     console.print(counts_line(report))
+    console.print(Text(report.tried), highlight=False)
     if report.cut:
         console.print(Text(report.cut, COLOURS[NOT_TRIED]), soft_wrap=True)
     versions = ", ".join(f"{k} {v}" for k, v in report.versions.items())

@@ -18,7 +18,7 @@ __all__ = ["NOT_TRIED", "VERDICTS", "Verdict", "judge"]
 
 VERDICTS = ("agrees", "differs by policy", "wrong", "refused", "crashed", "not offered")
 NOT_TRIED = "not tried"
-"""No verdict: time ran out before the call."""
+"""No verdict: time ran out before the call, or others kept the processor from it."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,8 @@ def judge(
 
     Where it is `complete`, a refusal of a good call is wrong.
     """
+    if answer.status == "starved":
+        return Verdict(NOT_TRIED, detail=answer.text)
     if answer.status == "crashed":
         return Verdict("crashed", "crash", detail=answer.text)
     if answer.status == "unsupported":

@@ -85,13 +85,16 @@ def _window(finding: Finding) -> tuple[Any, Any]:
 def _grid(
     title: str, plane: Array, window: Any, margins: Any, marks: Array | None, y: int
 ) -> tuple[str, int, int]:
+    if not plane.size:
+        text = html.escape(f"{title}: empty, of shape {plane.shape}")
+        return f'<text x="8" y="{y + 12}" fill="#444">{text}</text>', 7 * len(text), 26
     rows, columns = min(plane.shape[0], MOST), min(plane.shape[1], MOST)
     (top, bottom), (left, right) = (0, 0), (0, 0)
     if margins:
         left, right = (min(m, 4) for m in margins[-1])
         if len(margins) == 2:
             top, bottom = (min(m, 4) for m in margins[0])
-    parts = [f'<text x="8" y="{y + 12}" fill="#555">{html.escape(title)}</text>']
+    parts = [f'<text x="8" y="{y + 12}" fill="#444">{html.escape(title)}</text>']
     y += 18
     for r in range(-top, rows + bottom):
         for c in range(-left, columns + right):
@@ -111,7 +114,7 @@ def _grid(
     width, height = (columns + left + right) * WIDE, (rows + top + bottom) * HIGH + 26
     if plane.shape[0] > MOST or plane.shape[1] > MOST:
         parts.append(f'<text x="{width + 12}" y="{y + 12}">…</text>')
-    return "".join(parts), width, height
+    return "".join(parts), max(width, 7 * len(title)), height  # captions are not cut off
 
 
 def _in_window(window: Any, r: int, c: int) -> bool:

@@ -33,6 +33,8 @@ MINUTE = 60.0
 """Seconds of a run for which neither a number of calls nor a time is given."""
 TRYING = 0.85
 """Share of the time for calls; what is left is for making findings small."""
+EAGER = 20.0
+"""A target whose calls may take longer than these seconds compiles in them."""
 LONG_WAIT = 5.0
 """A call that is cut off after so many seconds is named."""
 
@@ -58,6 +60,20 @@ class Report:
     not_offered: Counter[str] = field(default_factory=Counter)
     cut: str = ""
     left_out: int = 0
+
+    @property
+    def tried(self) -> str:
+        """How many calls were tried, and how many were not, in words."""
+        return f"{self.cases} calls tried, {self.counts[NOT_TRIED]} not tried"
+
+    def _repr_html_(self) -> str:
+        """The report for a notebook, in a frame of its own so that no style leaves it."""
+        from html import escape
+
+        from lunette.check.report import as_html
+
+        page = escape(as_html(self), quote=True)
+        return f'<iframe srcdoc="{page}" style="width:100%;height:40em;border:0"></iframe>'
 
     @property
     def clean(self) -> bool:
@@ -96,8 +112,10 @@ def run(
     failures = Failures()
     if not chosen_ops or not chosen_verbs:
         return report
-    # A call that does not end must be seen to hang before the time of the run is over.
-    with Supervisor(target, seconds=min(target.seconds, max(10.0, limit / 2))) as worker:
+    # A call that does not end must be seen to hang while there is time for others. What compiles may take longer.
+    compiles = target.seconds > EAGER
+    patience = max(10.0, limit / 2) if compiles else max(1.0, limit / 10)
+    with Supervisor(target, min(target.seconds, patience), strict=not compiles) as worker:
         calls = stream(
             chosen_ops, chosen_verbs, target.dtypes, target.layouts, seed, target.inputs, target.fit
         )
@@ -155,7 +173,7 @@ def _try(
     answers = worker.collect()
     for (call, program), outcomes, answer in zip(batch, meanings, answers, strict=False):
         verdict = judge(call, answer, outcomes, target.policies, target.complete)
-        report.cases += verdict.kind != "not offered"
+        report.cases += verdict.kind not in ("not offered", NOT_TRIED)
         _count(report, call, verdict)
         if verdict.is_finding:
             failures.add(Finding(call, verdict, "", outcomes, answer.arrays))

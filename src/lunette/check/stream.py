@@ -1,10 +1,10 @@
-"""The calls of a run, in order: bad ones first, then geometry after geometry, op by turns."""
+"""The calls of a run, in order: geometry after geometry, op by turns, with a few bad calls after each round."""
 
 from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
+from itertools import islice, zip_longest
 from math import prod
 from typing import Any
 
@@ -27,6 +27,8 @@ WEIGHTS = (0.32, 0.2, 0.12, 0.11, 0.03, 0.04, 0.03, 0.02, 0.04, 0.01, 0.05, 0.01
 LAYOUT_WEIGHTS = {"contiguous": 0.7, "strided": 0.1, "offset": 0.06, "transposed": 0.08}
 TURNS = {"max": 3, "mean": 3}
 """How many geometries an op tries in its turn, where it is not one."""
+BAD = 6
+"""How many bad calls follow a round through the ops, where a program is cheap."""
 LONG = 2000
 """Inputs longer than this are tried on the verbs that read few of their cells."""
 
@@ -44,9 +46,8 @@ def stream(
 
     `fit` may turn three geometries of four into something nearer to what a target offers.
     """
-    bad = iter([c for op in ops for c in bad_calls(op) if c.verb in verbs])
-    if inputs == 1:  # where every new program is dear, bad calls take turns with the others
-        yield from bad
+    # A bad call may crash the target, and a new start is dear: they take turns with the others, op by op.
+    bad = _by_turns([[c for c in bad_calls(op) if c.verb in verbs] for op in ops])
     generators = {op: np.random.default_rng([seed, zlib.crc32(op.encode())]) for op in ops}
     sources = {op: geometries(op, rng) for op, rng in generators.items()}
     while True:
@@ -56,7 +57,13 @@ def stream(
                 if rng.random() < 0.75:
                     geometry = fit(geometry)
                 yield from _calls(geometry, verbs, dtypes, layouts, rng, inputs)
-        yield from islice(bad, 1)
+        yield from islice(bad, BAD if inputs == 1 else 1)
+
+
+def _by_turns(lists: list[list[Call]]) -> Iterator[Call]:
+    """The first of each list, then the second of each, until all are through."""
+    for together in zip_longest(*lists):
+        yield from (call for call in together if call is not None)
 
 
 def _calls(

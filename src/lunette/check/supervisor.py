@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import pickle
-import select
 import signal
 import struct
 import subprocess
@@ -19,6 +18,7 @@ from typing import Any
 from lunette.check.calls import Array, Call
 from lunette.check.targets.base import Program, Target
 from lunette.check.worker import write_frame
+from lunette.platform import processor_time, wait_readable, waits_for_processor
 
 __all__ = ["TIME_RAN_OUT", "Answer", "Job", "Stopped", "Supervisor"]
 
@@ -29,7 +29,7 @@ TIME_RAN_OUT = "time ran out"
 
 @dataclass(frozen=True)
 class Answer:
-    """What became of a call: `ok` with arrays, `error`, `unsupported` or `crashed` with words."""
+    """What became of a call: `ok` with arrays; `error`, `unsupported`, `crashed` or `starved` with words."""
 
     status: str
     arrays: list[Array] = field(default_factory=list)
@@ -38,6 +38,10 @@ class Answer:
 
 class Died(Exception):
     """The worker ended, or had to be ended; the text says how."""
+
+
+class Starved(Died):
+    """The worker had to be ended, but others had kept it from working: nothing is known of the call."""
 
 
 class Stopped(Exception):
@@ -51,13 +55,13 @@ class Patience:
     """Whether a process has had its time: that of its own work, not of a machine that is busy.
 
     Past `seconds` of wall time it has, if it has worked that long, or does not work at all; a process
-    that others keep from working may take ten times as long.
+    that others keep from working may take ten times as long, or if `strict` no longer.
     """
 
-    def __init__(self, pid: int, seconds: float) -> None:
-        self.pid, self.seconds = pid, seconds
+    def __init__(self, pid: int, seconds: float, strict: bool = False) -> None:
+        self.pid, self.seconds, self.strict = pid, seconds, strict
         self._start, self._idle_since = time.monotonic(), 0.0
-        self._work = self._worked()
+        self._work = processor_time(self.pid)
 
     @property
     def waited(self) -> float:
@@ -69,44 +73,34 @@ class Patience:
         now = time.monotonic()
         if now - self._start <= self.seconds:
             return False
-        if now - self._start > 10 * self.seconds or self._worked() - self._work > self.seconds:
+        if (
+            self.strict
+            or now - self._start > 10 * self.seconds
+            or processor_time(self.pid) - self._work > self.seconds
+        ):
             return True
-        if self._busy():
+        if waits_for_processor(self.pid):
             self._idle_since = 0.0
             return False
         self._idle_since = self._idle_since or now
         return now - self._idle_since > 1.5
 
-    def _worked(self) -> float:
-        """Seconds of processor time, where the system says."""
-        try:
-            with open(f"/proc/{self.pid}/stat") as file:
-                fields = file.read().rpartition(")")[2].split()
-        except OSError:
-            return 0.0
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-    def _busy(self) -> bool:
-        """Whether some thread runs or waits for a processor."""
-        try:
-            for thread in os.listdir(f"/proc/{self.pid}/task"):
-                with open(f"/proc/{self.pid}/task/{thread}/stat") as file:
-                    if file.read().rpartition(")")[2].split()[0] in "RD":
-                        return True
-        except OSError:
-            return False
-        return False
+    @property
+    def starved(self) -> bool:
+        """Whether the process wants to work, and had less than half of the time for it."""
+        worked = processor_time(self.pid) - self._work
+        return waits_for_processor(self.pid) and worked < self.seconds / 2
 
 
 class Supervisor:
     """One target's worker. Use as a context manager.
 
-    A call may take `seconds`. Past `deadline` (of `time.monotonic`) the worker is ended, whatever it
+    A call may take `seconds`, of wall time if `strict`. Past `deadline` (of `time.monotonic`) the worker is ended, whatever it
     does; `stopped` says so, and `waited` how long the call in flight had run.
     """
 
-    def __init__(self, target: Target, seconds: float | None = None) -> None:
-        self.target = target
+    def __init__(self, target: Target, seconds: float | None = None, strict: bool = False) -> None:
+        self.target, self.strict = target, strict
         self.seconds = target.seconds if seconds is None else seconds
         self.deadline = math.inf
         self.stopped = ""
@@ -144,6 +138,12 @@ class Supervisor:
                     first = number + 1
                     self._history.append(self._pending[number])
                 self._receive_done()
+            except Starved as reason:
+                answers[first] = Answer("starved", text=str(reason))
+                first += 1
+                self._history = []
+                if first < len(self._pending):
+                    self._hand_over(first)
             except Died as death:
                 if first == len(self._pending):  # all answered: the heap was found broken after
                     first -= 1
@@ -177,6 +177,8 @@ class Supervisor:
             answer = self._receive()
             self._receive_done()
             return answer
+        except Starved as reason:
+            return Answer("starved", text=str(reason))
         except Died as death:
             return Answer("crashed", text=str(death))
 
@@ -308,7 +310,8 @@ class Supervisor:
 
     def _read(self, seconds: float) -> Any:
         assert self._process is not None and self._process.stdout is not None
-        patience = Patience(self._process.pid, seconds)
+        strict = self.strict and seconds == self.seconds  # a start takes as long as it takes
+        patience = Patience(self._process.pid, seconds, strict)
         size = struct.unpack("<Q", self._bytes(8, patience))[0]
         return pickle.loads(self._bytes(size, patience))
 
@@ -321,11 +324,13 @@ class Supervisor:
                 self.waited = patience.waited
                 self.stop()
                 raise Stopped(TIME_RAN_OUT)
-            if not select.select([descriptor], [], [], 0.25)[0]:
+            if not wait_readable(descriptor, 0.25):
                 if not patience.ended():
                     continue
+                starved = patience.strict and patience.starved
                 self.stop()
-                raise Died(f"no answer within {patience.seconds:g} s")
+                kind = Starved if starved else Died
+                raise kind(f"no answer within {patience.seconds:g} s")
             chunk = os.read(descriptor, min(missing, 1 << 20))
             if not chunk:
                 raise self._dead()

@@ -6,11 +6,9 @@ target itself prints goes to standard error. A call that ends the process ends n
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import os
 import pickle
-import resource
 import struct
 import sys
 import warnings
@@ -19,6 +17,7 @@ from typing import IO, Any
 import numpy as np
 
 from lunette.check.calls import Call, NotOffered
+from lunette.platform import no_core_dumps, set_address_space_left
 
 __all__ = ["read_frame", "write_frame"]
 
@@ -45,13 +44,13 @@ def main(name: str, memory: int) -> None:
     """Serve programs until the end of input."""
     source, sink = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    no_core_dumps()
     warnings.simplefilter("ignore")
     from lunette.check.targets import find_target
 
     target = find_target(name)
     target.warm()
-    _limit_memory(memory)
+    set_address_space_left(memory)
     write_frame(sink, ("ready", target.versions()))
     spaces: dict[str, dict[str, Any]] = {}
     while True:
@@ -93,13 +92,6 @@ def _run(target: Any, spaces: dict[str, Any], call: Call, program: Any) -> tuple
         if plain or any(words in text for words in target.unsupported):
             return "unsupported", text
         return "error", text
-
-
-def _limit_memory(limit: int) -> None:
-    """Allow `limit` bytes of address space beyond what the target's libraries have mapped."""
-    with contextlib.suppress(OSError, ValueError), open("/proc/self/statm") as file:
-        mapped = int(file.read().split()[0]) * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_AS, (mapped + limit, mapped + limit))
 
 
 def _shake() -> None:

@@ -14,17 +14,39 @@ import threading
 from collections.abc import Callable, Iterator
 from itertools import count
 from queue import SimpleQueue
+from time import perf_counter_ns
 from typing import Any
 
 from lunette.arguments import size
 from lunette.background import Workers, forever
 from lunette.kernels.gates import close, enter, leave, new_gates
 from lunette.loading import compiles_here
+from lunette.platform import usable_cores
 
-__all__ = ["get_num_threads", "limited", "run", "set_num_threads"]
+__all__ = ["get_num_threads", "limited", "run", "set_num_threads", "worth"]
 
 RANGES_PER_THREAD = 4
 """More ranges than threads, so that a thread that was held up leaves its share to others."""
+
+
+CELLS_ASLEEP = 1 << 18
+"""Cells that a call visits for each of its threads, at least, where they sleep: to wake one takes as long as some of them."""
+
+CELLS_AWAKE = 1 << 15
+"""The same where they look for work: to hand some to one takes a microsecond or two."""
+
+SOON = 200_000
+"""Nanoseconds after a call within which another is one of many: then it wakes as many as if they were awake."""
+
+_last = [0]
+
+
+def worth(cells: int, awake: int) -> int:
+    """How many threads a call that visits so many cells is worth, where so many look for work."""
+    now = perf_counter_ns()
+    last, _last[0] = _last[0], now
+    share = CELLS_AWAKE if awake or now - last < SOON else CELLS_ASLEEP
+    return max(1, cells // share)
 
 
 def _default() -> int:
@@ -39,9 +61,10 @@ def _default() -> int:
                 f"LUNETTE_NUM_THREADS={text!r}: expected the number of threads, 1 or more"
             )
         return number
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    first = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
+    if first.isdecimal() and int(first):  # what the user said to every library of this process
+        return min(int(first), usable_cores())
+    return usable_cores()
 
 
 class _Call:

@@ -9,6 +9,8 @@ from lunette.ops.pooling import (
     GlobalAvgPool,
     GlobalMaxPool,
     MaxPool,
+    MinPool,
+    ModePool,
     Pool,
     SmoothMaxPool,
 )
@@ -22,6 +24,8 @@ __all__ = [
     "GlobalAvgPool",
     "GlobalMaxPool",
     "MaxPool",
+    "MinPool",
+    "ModePool",
     "Op",
     "Pool",
     "SmoothMaxPool",

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
 
 from lunette import records
 from lunette.arguments import choice, listed, shown, size, sizes, tuple_of_sizes
+from lunette.axes import chosen, places
 from lunette.regions import Sliding
 
 __all__ = [
@@ -53,7 +54,30 @@ class Op:
     _hash: int
     _text: str
     _prepared: dict[Any, Any]
+    _over_last: Any
+    axes: Any = None
     operand_names: tuple[str, ...] = ("x",)
+
+    @property
+    def rank(self) -> int:
+        """The number of axes that windows lie on."""
+        raise NotImplementedError
+
+    @property
+    def over_last(self) -> Any:
+        """The same op over the last axes: what kernels know."""
+        return self if self.axes is None else self._over_last
+
+    def _set_axes(self) -> None:
+        """Check `axes`, and make the op over the last axes once: torch.compile cannot make one."""
+        axes = chosen(self.axes, self.rank)
+        object.__setattr__(self, "axes", axes)
+        if axes is not None:
+            object.__setattr__(self, "_over_last", replace(self, axes=None))  # type: ignore[type-var]
+
+    def places(self, ndim: int) -> tuple[int, ...]:
+        """The axes of an array of `ndim` axes that windows lie on, counted from 0."""
+        return places(self.axes, self.rank, ndim)
 
     # -- the signature: shapes and dtypes, before any array is touched --
 
@@ -139,17 +163,47 @@ class Op:
 
         return forward(self, *operands)
 
-    def jvp(self, operands: Any, tangents: Any) -> Any:
-        """The directional derivative at `operands` along `tangents`."""
+    def jvp(self, operands: Any, tangents: Any, backend: str | None = None) -> Any:
+        """The directional derivative at `operands` along `tangents`.
+
+        Parameters
+        ----------
+        operands : array or tuple of arrays
+            x bare, or all operands of a convolution as a tuple.
+        tangents : array or tuple of arrays
+            A direction of the shape and dtype of each operand.
+        backend : {"cpu", "triton", "spec"}, optional
+            Who computes; the fastest that serves the call by default.
+
+        Returns
+        -------
+        array
+            The change of the result, of its shape and dtype.
+        """
         from lunette.dispatch import jvp
 
-        return jvp(self, operands, tangents)
+        return jvp(self, operands, tangents, backend)
 
-    def vjp(self, operands: Any, grad: Any) -> Any:
-        """The gradient in each operand, given the gradient `grad` of the result."""
+    def vjp(self, operands: Any, grad: Any, backend: str | None = None) -> Any:
+        """The gradient in each operand, given the gradient of the result.
+
+        Parameters
+        ----------
+        operands : array or tuple of arrays
+            x bare, or all operands of a convolution as a tuple.
+        grad : array
+            The gradient of the result, of its shape and dtype.
+        backend : {"cpu", "triton", "spec"}, optional
+            Who computes; the fastest that serves the call by default.
+
+        Returns
+        -------
+        array or tuple of arrays
+            A gradient for each operand: bare for a bare operand, a tuple otherwise.
+        """
         from lunette.dispatch import vjp
 
-        return vjp(self, operands, grad)
+        return vjp(self, operands, grad, backend)
 
     # -- a value: equality, hash, repr --
 
@@ -182,7 +236,7 @@ class Op:
         object.__setattr__(self, "_text", self._write())
 
     def _write(self) -> str:
-        first, *rest = self._arguments()
+        first, *rest = [*self._arguments(), ("axes", self.axes, None)]
         named = [f"{name}={value!r}" for name, value, default in rest if value != default]
         return f"{type(self).__name__}({', '.join([repr(first[1]), *named])})"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -60,19 +60,21 @@ class Convolution(Op):
                 f"{self!r} needs x of shape (*batch, channels, *{self.rank} axes); "
                 f"x of shape {x} has {len(x)} axes"
             )
-        channels = self._check_channels(x, weight)
+        spatial = self.places(len(x))
+        channel = max(axis for axis in range(len(x)) if axis not in spatial)
+        channels = self._check_channels(x, channel, weight)
         if bias and bias[0] != (channels,):
             raise ValueError(
                 f"bias has shape {bias[0]}; expected ({channels},), one number per output channel"
             )
-        first = len(x) - self.rank
-        lengths = []
-        for axis, n in enumerate(x[first:]):
+        lengths = list(x)
+        lengths[channel] = channels
+        for number, axis in enumerate(spatial):
             try:
-                lengths.append(self._out_length(axis, n))
+                lengths[axis] = self._out_length(number, x[axis])
             except ValueError as error:
-                raise ValueError(f"{self!r}, axis {first + axis} of shape {x}: {error}") from None
-        return (*x[: first - 1], channels, *lengths)
+                raise ValueError(f"{self!r}, axis {axis} of shape {x}: {error}") from None
+        return tuple(lengths)
 
     def result_dtype(self, *dtypes: np.dtype[Any]) -> np.dtype[Any]:
         """The one dtype of all operands: a float type, or objects."""
@@ -93,7 +95,7 @@ class Convolution(Op):
         if count not in (2, 3):
             raise TypeError(f"{self!r} takes x, weight and maybe a bias; got {count} operands")
 
-    def _check_channels(self, x: Shape, weight: Shape) -> int:
+    def _check_channels(self, x: Shape, axis: int, weight: Shape) -> int:
         """Refuse channels that do not fit; the number of output channels otherwise."""
         order = "in, out/groups" if self.transposed else "out, in/groups"
         if len(weight) != self.rank + 2 or weight[2:] != self.kernel:
@@ -101,7 +103,7 @@ class Convolution(Op):
                 f"weight has shape {weight}; expected ({order}, {', '.join(map(str, self.kernel))}), "
                 f"for the kernel {self.kernel}"
             )
-        in_channels, axis = x[-self.rank - 1], len(x) - self.rank - 1
+        in_channels = x[axis]
         if in_channels < 1:
             raise ValueError(f"x has shape {x}, no channel on axis {axis}; expected at least one")
         if min(weight[:2]) < 1:
@@ -137,6 +139,32 @@ class Conv(Convolution):
     """Each output is the sum of weight × cell over its window: a cross-correlation, zero-padded.
 
     Operands: x `(*batch, in, *spatial)`, weight `(out, in/groups, *kernel)`, maybe bias `(out,)`.
+
+    Parameters
+    ----------
+    kernel : tuple of int
+        Cells of a window, one length per pooled axis; for an xarray DataArray also a dict by dimension.
+    stride : int or tuple of int, default 1
+        Positions between windows.
+    padding : int, tuple, {"valid", "same"}, default 0
+        Cells around the input: a number, one per axis, a (before, after) pair per axis, or a word.
+    dilation : int or tuple of int, default 1
+        Positions between the cells of a window.
+    groups : int, default 1
+        Groups of channels that do not see each other.
+    axes : int or tuple of int, optional
+        The spatial axes. Default: the last.
+
+    Raises
+    ------
+    ValueError, TypeError
+        With the argument, its value, the axis and the remedy, before anything is computed.
+
+    Examples
+    --------
+    >>> import lunette as ln
+    >>> ln.Conv((3, 3), padding=1).out_shape((8, 3, 32, 32), (16, 3, 3, 3))
+    (8, 16, 32, 32)
     """
 
     kernel: tuple[int, ...]
@@ -145,9 +173,12 @@ class Conv(Convolution):
     dilation: int | tuple[int, ...] = 1
     groups: int = 1
     transposed = False
+    _: KW_ONLY
+    axes: int | tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         self._set_regions()
+        self._set_axes()
 
     def _out_length(self, axis: int, n: int) -> int:
         return self.regions[axis].out_length(n)
@@ -167,7 +198,35 @@ class ConvTranspose(Convolution):
     """The adjoint of `Conv` in x: each cell sends weight × itself to the window of its outputs.
 
     Operands: x `(*batch, in, *spatial)`, weight `(in, out/groups, *kernel)`, maybe bias `(out,)`.
-    `output_padding` adds positions at the end of an axis; it is smaller than stride or dilation.
+    `output_padding` is smaller than stride or dilation.
+
+    Parameters
+    ----------
+    kernel : tuple of int
+        Cells of a window, one length per pooled axis; for an xarray DataArray also a dict by dimension.
+    stride : int or tuple of int, default 1
+        Positions between windows.
+    padding : int, tuple, {"valid", "same"}, default 0
+        Cells around the input: a number, one per axis, a (before, after) pair per axis, or a word.
+    output_padding : int or tuple of int, default 0
+        Positions added at the end of each axis.
+    dilation : int or tuple of int, default 1
+        Positions between the cells of a window.
+    groups : int, default 1
+        Groups of channels that do not see each other.
+    axes : int or tuple of int, optional
+        The spatial axes. Default: the last.
+
+    Raises
+    ------
+    ValueError, TypeError
+        With the argument, its value, the axis and the remedy, before anything is computed.
+
+    Examples
+    --------
+    >>> import lunette as ln
+    >>> ln.ConvTranspose((2, 2), stride=2).out_shape((8, 3, 16, 16), (3, 16, 2, 2))
+    (8, 16, 32, 32)
     """
 
     kernel: tuple[int, ...]
@@ -177,6 +236,8 @@ class ConvTranspose(Convolution):
     dilation: int | tuple[int, ...] = 1
     groups: int = 1
     transposed = True
+    _: KW_ONLY
+    axes: int | tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.padding, str) and str.__str__(self.padding) == "same":
@@ -186,6 +247,7 @@ class ConvTranspose(Convolution):
         self._set_regions()
         extra = sizes(self.output_padding, self.rank, "output_padding", 0)
         object.__setattr__(self, "output_padding", extra)
+        self._set_axes()
         for axis, (region, n) in enumerate(zip(self.regions, extra, strict=True)):
             if n >= max(region.stride or 1, region.dilation):
                 raise ValueError(

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from lunette.arguments import tuple_of_sizes
+from lunette.axes import Turn
 from lunette.inputs import array
 from lunette.inputs import arrays as arrays_of
 from lunette.ops.base import Op
@@ -44,6 +45,9 @@ def forward(op: Op, *operands: Any) -> Any:
     """The op's value."""
     arrays = arrays_of(op, operands)
     op.check_operands(*_signature(arrays))
+    if op.axes is not None:
+        turn = Turn(op)
+        return turn.result(forward(op.over_last, *turn.operands(arrays)))
     return meaning(op).forward(op, arrays)
 
 
@@ -52,6 +56,9 @@ def forward_with_indices(op: Op, *operands: Any) -> Any:
     arrays = arrays_of(op, operands)
     op.check_indices()
     op.check_operands(*_signature(arrays))
+    if op.axes is not None:
+        turn = Turn(op)
+        return turn.result(forward_with_indices(op.over_last, *turn.operands(arrays)))
     return meaning(op).forward_with_indices(op, arrays)
 
 
@@ -61,6 +68,10 @@ def jvp(op: Op, operands: Any, tangents: Any) -> Any:
     directions = arrays_of(op, _tuple(tangents), "tangent of ")
     op.check_operands(*_signature(arrays))
     op.check_tangents(*_signature(arrays), *_signature(directions))
+    if op.axes is not None:
+        turn = Turn(op)
+        moved = turn.operands(arrays), turn.operands(directions)
+        return turn.result(jvp(op.over_last, *moved))
     return meaning(op).jvp(op, arrays, directions)
 
 
@@ -69,7 +80,12 @@ def vjp(op: Op, operands: Any, grad: Any) -> Any:
     arrays, gradient = arrays_of(op, _tuple(operands)), array(grad, "gradient")
     op.check_operands(*_signature(arrays))
     op.check_gradient(*_signature(arrays), gradient.shape, gradient.dtype)
-    gradients = meaning(op).vjp(op, arrays, gradient)
+    if op.axes is not None:
+        turn = Turn(op)
+        moved = turn.operands(arrays), turn.gradient(gradient)
+        gradients = turn.operands_back(vjp(op.over_last, *moved))
+    else:
+        gradients = meaning(op).vjp(op, arrays, gradient)
     return gradients if isinstance(operands, tuple) else gradients[0]
 
 

@@ -258,6 +258,6 @@ def _transcendental(function: str, end: float) -> tuple[float, float]:
         from lunette.spec.balls import enclosure
     except ImportError:
         raise MissingOperation(
-            f"{function} of an interval needs python-flint: pip install 'lunette[exact]'"
+            f"{function} of an interval needs python-flint: pip install 'lunette-ops[exact]'"
         ) from None
     return enclosure(function, end)

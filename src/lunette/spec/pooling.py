@@ -8,7 +8,9 @@ gradient of each cell. Sums start from zero and fold left to right: that order i
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator
+from fractions import Fraction
 from functools import partial
 from itertools import product
 from typing import Any, NamedTuple
@@ -18,7 +20,7 @@ import numpy as np
 from lunette.memory import check_room
 from lunette.ops.pooling import Pooling
 from lunette.positions import unravel
-from lunette.reductions import Max, Mean, Reduction, SmoothMax
+from lunette.reductions import Max, Mean, Min, Mode, Reduction, RoundedMean, SmoothMax
 from lunette.spec.scalars import Scalars, filled, lift, lift_all, lower, of_array
 
 __all__ = ["forward", "forward_with_indices", "jvp", "unpool", "vjp"]
@@ -47,7 +49,7 @@ class Cells(NamedTuple):
 def forward(op: Pooling, operands: tuple[Array, ...]) -> Array:
     """The value of every window."""
     (x,) = operands
-    numbers = lift(x, exact_integers=isinstance(op.reduction, Max))
+    numbers = lift(x, exact_integers=not isinstance(op.reduction, (Mean, SmoothMax)))
     out, scalars = _out(op, x), of_array(numbers)
     with np.errstate(all="ignore"):
         for place, _, cells in _windows(op, numbers):
@@ -64,7 +66,7 @@ def forward_with_indices(op: Pooling, operands: tuple[Array, ...]) -> tuple[Arra
     pooled = x.shape[x.ndim - op.rank :]
     for place, _, cells in _windows(op, numbers):
         if cells.values:
-            position = cells.positions[scalars.winner(cells.values)]
+            position = cells.positions[winner(op.reduction, scalars, cells.values)]
             indices[place] = np.ravel_multi_index(position, pooled)
     return forward(op, operands), indices.reshape(op.out_shape(x.shape))
 
@@ -125,10 +127,19 @@ def value(reduction: Reduction, scalars: Scalars, cells: Cells) -> Any:
         for v in cells.values[1:]:
             best = scalars.maximum(best, v)
         return best
-    assert isinstance(reduction, (Mean, SmoothMax))
+    if isinstance(reduction, Min):
+        return cells.values[winner(reduction, scalars, cells.values)] if cells.values else zero
+    if isinstance(reduction, Mode):
+        return mode(reduction, cells.values) if cells.values else zero
+    assert isinstance(reduction, (Mean, RoundedMean, SmoothMax))
     count = cells.counted_cells(reduction.count_include_pad)
     if count == 0:
         return zero
+    if isinstance(reduction, RoundedMean):
+        if cells.values and isinstance(cells.values[0], np.integer):
+            # Python rounds a Fraction half to even.
+            return type(cells.values[0])(round(Fraction(sum(map(int, cells.values)), count)))
+        reduction = Mean(reduction.count_include_pad)
     if isinstance(reduction, Mean):
         total = zero
         for v in cells.values:
@@ -143,19 +154,42 @@ def value(reduction: Reduction, scalars: Scalars, cells: Cells) -> Any:
     return scalars.monotone(smooth_max, cells.values, [True] * len(cells.values))
 
 
+def winner(reduction: Reduction, scalars: Scalars, values: list[Any]) -> int:
+    """The first NaN, else the first of the largest; of a min, of the smallest."""
+    if not isinstance(reduction, Min):
+        return scalars.winner(values)
+    best = 0
+    for c, v in enumerate(values):
+        if scalars.is_nan(values[best]):
+            break
+        if scalars.is_nan(v) or scalars.greater(values[best], v):
+            best = c
+    return best
+
+
+def mode(reduction: Mode, values: list[Any]) -> Any:
+    """The most frequent value: of several the smallest, or the first that was read."""
+    votes = Counter(v for v in values if v != 0 or not reduction.sparse) or Counter(values)
+    most = max(votes.values())
+    tied = [v for v in votes if votes[v] == most]  # in the order in which they were first read
+    return tied[0] if reduction.ties == "first" else min(tied)
+
+
 def shares(reduction: Reduction, scalars: Scalars, cells: Cells) -> tuple[list[Any], Any]:
     """(cell, share) for each cell with a part in the derivative, and the divisor of them all."""
     one = scalars.from_int(1)
     if not cells.values:
         return [], one
-    if isinstance(reduction, Max):
-        first = scalars.winner(cells.values)
+    if isinstance(reduction, (Max, Min)):
+        first = winner(reduction, scalars, cells.values)
         if reduction.ties == "first":
             return [(first, one)], one
         best = cells.values[first]
         tied = [c for c, v in enumerate(cells.values) if c == first or _equal(scalars, v, best)]
         divisor = scalars.from_int(len(tied)) if reduction.ties == "split" else one
         return [(c, one) for c in tied], divisor
+    if isinstance(reduction, RoundedMean):
+        reduction = Mean(reduction.count_include_pad)
     if isinstance(reduction, Mean):
         count = cells.counted_cells(reduction.count_include_pad)
         divisor = scalars.from_int(reduction.divisor_override or count)

@@ -117,7 +117,7 @@ class Scalars:
     def _missing(self, operation: str) -> MissingOperation:
         return MissingOperation(
             f"{self.name} numbers have no {operation}: use floats, or balls "
-            "(python-flint's arb, pip install 'lunette[exact]')"
+            "(python-flint's arb, pip install 'lunette-ops[exact]')"
         )
 
 
