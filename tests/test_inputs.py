@@ -303,3 +303,52 @@ def same(found, expected):
     assert type(found) is np.ndarray
     assert (found.shape, found.dtype) == (expected.shape, expected.dtype)
     assert found.tobytes() == expected.tobytes()
+
+
+# -- lists whose own methods lie --
+
+
+class Endless(list):
+    def __iter__(self):
+        while True:
+            yield 1.0
+
+    def __len__(self):
+        return 1 << 40
+
+
+class Failing(tuple):
+    __slots__ = ()
+
+    def __iter__(self):
+        raise ZeroDivisionError("iter")
+
+    def __len__(self):
+        raise ZeroDivisionError("len")
+
+
+POOL = ln.MaxPool((2, 2))
+IMAGE = [[1.0, 2.0], [3.0, 4.0]]
+
+
+@pytest.mark.parametrize(
+    "rows", [Endless(IMAGE), [Endless(r) for r in IMAGE], Endless(map(Failing, IMAGE))]
+)
+def test_a_list_is_what_it_holds(rows):
+    assert POOL(rows) == 4
+    assert ln.spec.forward(POOL, rows) == 4
+    np.testing.assert_array_equal(POOL.vjp(np.array(IMAGE), Endless([[1.0]])), [[0, 0], [0, 1]])
+    values, taps = offsets.forward_with_offsets(POOL, rows)
+    assert (values, taps) == (4, 3)
+
+
+def test_a_tuple_of_operands_is_what_it_holds():
+    gradients = ln.Conv((1, 1)).vjp(Failing((np.ones((1, 1, 1, 1)),) * 2), np.ones((1, 1, 1, 1)))
+    assert [g.item() for g in gradients] == [1, 1]
+
+
+def test_a_list_that_holds_itself():
+    rows = []
+    rows.append(rows)
+    with pytest.raises(TypeError, match="x is nested in more than 64 lists"):
+        POOL(rows)

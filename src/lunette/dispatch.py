@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lunette.arguments import choice, shown
+from lunette.arguments import choice, listed, shown
 from lunette.axes import Turn, gradient_fits, shapes_fit
 from lunette.inputs import array
 from lunette.inputs import arrays as arrays_of
@@ -396,7 +396,9 @@ def _torch_is_loaded() -> bool:
 
 
 def _tuple(operands: Any) -> tuple[Any, ...]:
-    return operands if isinstance(operands, tuple) else (operands,)
+    if type(operands) is tuple:
+        return operands
+    return tuple(listed(operands)) if isinstance(operands, tuple) else (operands,)
 
 
 def _signature(arrays: tuple[Array, ...]) -> tuple[Any, Any]:

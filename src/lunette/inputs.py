@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lunette.arguments import AXES, listed
+
 if TYPE_CHECKING:
     from lunette.ops.base import Op
 
@@ -45,6 +47,8 @@ def array(x: Any, name: str) -> Array:
     if type(x) is np.ndarray:
         return native(x)
     check_plain(x, name)
+    if isinstance(x, (list, tuple)):
+        x = _nested(x)
     try:
         found = np.asanyarray(x)
     except MemoryError:
@@ -74,14 +78,21 @@ def native(x: Array) -> Array:
     return x if x.dtype.isnative else x.astype(x.dtype.newbyteorder("="))
 
 
-def check_plain(x: Any, name: str) -> None:
+def _nested(x: Any) -> list[Any]:
+    """Lists of the same elements: a subclass may iterate in a way of its own, without an end."""
+    return [_nested(part) if isinstance(part, (list, tuple)) else part for part in listed(x)]
+
+
+def check_plain(x: Any, name: str, level: int = 1) -> None:
     """Refuse an array, or a list that holds one, whose mask or units NumPy would drop."""
     if type(x) in PLAIN:
         return
     if isinstance(x, (list, tuple)):
-        for part in x:
+        for part in listed(x):
             if type(part) not in PLAIN:
-                check_plain(part, name)
+                if level == AXES:
+                    raise TypeError(f"{name} is nested in more than {AXES} lists")
+                check_plain(part, name, level + 1)
         return
     within = {"dask": "_meta", "xarray": "data"}.get(_library(x))
     if within is not None:  # these hold arrays of any kind, and say of which

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from lunette import spec
-from lunette.arguments import choice, size
+from lunette.arguments import choice, shown, size
 from lunette.check.bounds import bound, of_products
 from lunette.inputs import result
 from lunette.ops.base import Op, Shape, is_float, kind_of
@@ -106,6 +106,8 @@ def _cases(
     op: Op, dtype: Any, shapes: list[tuple[Shape, ...]] | None, seed: int, finite: bool = False
 ) -> Iterator[tuple[tuple[Array, ...], tuple[Array, ...], Array]]:
     """(operands, tangents, gradient) of growing shapes and kinds of values."""
+    if not isinstance(op, Op):
+        raise TypeError(f"op={shown(op)}: expected an op, such as MaxPool((2, 2))")
     if shapes is None:
         if not isinstance(op, Pooling):
             raise TypeError(
