@@ -1,9 +1,11 @@
 """Children that are forked while other threads import, compile or compute: they pool, convolve and compile."""
 
 import os
+from pathlib import Path
 
 import pytest
 
+import lunette
 from tests.interrupts.processes import program
 
 FORKS = """
@@ -67,6 +69,43 @@ def test_forks_while_another_thread_loads(what):
 def test_forks_while_another_thread_compiles(tmp_path):
     text = FORKS.format(seed=SEED, what="work", forks=1, pause=1.5)
     assert program(text, NUMBA_CACHE_DIR=str(tmp_path)) == "agreed"
+
+
+def test_a_fork_while_another_thread_computes_an_attribute():
+    """In the child nobody goes on with it; the same attribute of another object is computed all the same."""
+    text = """
+    import os, signal, threading
+    from lunette.cached import cached_property
+
+    began, go_on = threading.Event(), threading.Event()
+
+    class Problem:
+        @cached_property
+        def program(self):
+            if threading.current_thread() is not threading.main_thread():
+                began.set()
+                go_on.wait()
+            return "found"
+
+    thread = threading.Thread(target=lambda: Problem().program)
+    thread.start()
+    began.wait()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)  # it must not hang
+        os._exit(Problem().program != "found")
+    _, status = os.waitpid(child, 0)
+    go_on.set()
+    thread.join()
+    print(os.waitstatus_to_exitcode(status))
+    """
+    assert program(text) == "0"
+
+
+def test_no_attribute_is_computed_under_a_lock():
+    """As those of functools are before Python 3.12."""
+    sources = Path(lunette.__file__).parent.rglob("*.py")
+    assert not [path for path in sources if "functools import cached_property" in path.read_text()]
 
 
 def test_a_fork_by_a_handler_in_the_midst_of_a_call():

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from lunette.bounds.affine import Shape, Step
 from lunette.bounds.box import Array
+from lunette.cached import cached_property
 from lunette.ops.pooling import Pooling
 
 __all__ = [

@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from lunette import ops
+from lunette.cached import cached_property
 from lunette.ops.base import Op
 from lunette.reductions import SmoothMax
 from lunette.regions import Global

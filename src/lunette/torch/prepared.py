@@ -7,7 +7,6 @@ the kernels' own functions of NumPy arrays are asked instead: the bits are the s
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
 from math import prod
 from typing import Any
 
@@ -17,6 +16,7 @@ from torch import Tensor
 
 from lunette import dispatch
 from lunette import offsets as on_arrays
+from lunette.cached import cached_property
 from lunette.kernels.cpu import pooling as kernels
 from lunette.kernels.cpu.layout.split_axis import LONG
 from lunette.kernels.cpu.select.argmax import indices_call, offsets_call

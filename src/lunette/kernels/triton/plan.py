@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from math import prod
 from typing import Any
 
 import numpy as np
 
+from lunette.cached import cached_property
 from lunette.regions import Adaptive, Global, Part, Region, Sliding
 
 __all__ = ["ONE", "Axis", "Plan", "Unserved", "passes", "plan", "separable"]

@@ -7,8 +7,9 @@ field with a star is an address of int64, and reads as a pointer to them. A reco
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any
+
+from lunette.cached import cached_property
 
 __all__ = ["Record"]
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, NamedTuple
 
+from lunette.cached import cached_property
 from lunette.kernels.cpu.schedule.nhwc import NhwcPlan, nhwc_plan
 from lunette.kernels.cpu.schedule.plan import Plan, channel_axis
 from lunette.kernels.cpu.schedule.slots import MAX, MEAN, SMOOTH
