@@ -234,7 +234,7 @@ from lunette.scale import run
 from lunette.cli import app
 original = run.run_tile
 def slowly(*a):
-    os.write(1, b"tile\n")  # in one piece, whichever threads are at it
+    os.write(1, b"tile\\n")  # in one piece, whichever threads are at it
     time.sleep(0.05)
     return original(*a)
 run.run_tile = slowly
