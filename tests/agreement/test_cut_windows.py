@@ -17,7 +17,7 @@ from lunette.reductions import Max, Mean, SmoothMax
 from lunette.regions import Adaptive, Global, Sliding
 
 SEED = int(os.environ.get("LUNETTE_CUT_SEED", "0"))
-CASES = int(os.environ.get("LUNETTE_CUT_CASES", "40"))
+CASES = int(os.environ.get("LUNETTE_CUT_CASES", "24"))
 
 ONE_AXIS = [
     ((n,), (region,))
@@ -74,7 +74,7 @@ def fits(region, n):
 
 def test_max_along_one_axis(backend):
     assert len(ONE_AXIS) > 200
-    for seed, (lengths, regions) in enumerate(ONE_AXIS):
+    for seed, (lengths, regions) in enumerate(ONE_AXIS[SEED % 2 :: 2]):
         kinds = values.kinds_of("float32")
         x = np.stack([values.filled(kind, lengths, "float32", seed % 5) for kind in kinds])
         found = max_disagreements(
@@ -125,7 +125,7 @@ def test_products(backend):
 @pytest.mark.full
 @pytest.mark.parametrize("dtype", values.FLOATS)
 def test_many_products(backend, dtype):
-    for seed, (lengths, regions, channels) in enumerate(products(SEED + 1, 5 * CASES)):
+    for seed, (lengths, regions, channels) in enumerate(products(SEED + 1, 8 * CASES)):
         check_product(backend, seed, lengths, regions, channels, dtype)
 
 

@@ -18,8 +18,7 @@ from lunette.regions import Global
     "dtype",
     [
         "float32",
-        "float16",
-        *(pytest.param(d, marks=pytest.mark.full) for d in ("float64", "bfloat16")),
+        *(pytest.param(d, marks=pytest.mark.full) for d in ("float16", "float64", "bfloat16")),
     ],
 )
 def test_ties_count_side_by_side_as_they_do_alone(dtype):

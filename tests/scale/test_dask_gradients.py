@@ -1,6 +1,7 @@
 """Convolution of Dask arrays by the kernels: every verb has the bits of the whole array, however it is cut."""
 
 import math
+from itertools import product
 
 import dask.array as da
 import ml_dtypes
@@ -10,6 +11,7 @@ import pytest
 import lunette as ln
 from lunette import boxes
 from lunette.spec import Interval
+from tests.brief import every
 from tests.scale.chunkings import same_bits
 
 FLOATS = [np.float32, np.float64, np.float16, ml_dtypes.bfloat16]
@@ -93,20 +95,24 @@ def check_every_verb(generator, op, x_shape, weight_shape, dtype, backend=None, 
         same_bits(a, b)
 
 
-@pytest.fixture(params=[None, 64, 7], ids=["one box", "boxes of 64", "boxes of 7"])
-def box_size(request, monkeypatch):
+BOX_SIZES = [None, 64, 7]
+
+
+def cut_into_boxes(monkeypatch, positions):
     """Boxes of so many positions: every array of these tests is one box, or it is many."""
-    if request.param:
+    if positions:
         monkeypatch.setattr(boxes, "NUMBERS", 1)
-        monkeypatch.setattr(boxes, "POSITIONS", request.param)
+        monkeypatch.setattr(boxes, "POSITIONS", positions)
 
 
-@pytest.mark.usefixtures("box_size")
-@pytest.mark.parametrize("dtype", FLOATS, ids=lambda d: np.dtype(d).name)
-@pytest.mark.parametrize("rank", [1, 2, 3])
-@pytest.mark.parametrize("transposed", [False, True])
-@pytest.mark.parametrize("special", [False, True], ids=["finite", "with NaN and infinity"])
-def test_every_verb_has_the_bits_of_the_whole_array(transposed, rank, dtype, special):
+KINDS = list(product([False, True], [1, 2, 3], FLOATS, [False, True], BOX_SIZES))
+
+
+@pytest.mark.parametrize(("transposed", "rank", "dtype", "special", "box_size"), every(5, KINDS))
+def test_every_verb_has_the_bits_of_the_whole_array(
+    transposed, rank, dtype, special, box_size, monkeypatch
+):
+    cut_into_boxes(monkeypatch, box_size)
     generator = np.random.default_rng([FLOATS.index(dtype), rank, transposed, special])
     problem = random_problem(generator, transposed, rank)
     check_every_verb(generator, *problem, dtype, special=special)
@@ -126,7 +132,7 @@ LARGE = [
 ]
 
 
-@pytest.mark.parametrize("positions", [512, 5000])
+@pytest.mark.parametrize("positions", every(2, [512, 5000]))
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("op, x_shape, weight_shape", LARGE, ids=repr)
 def test_boxes_of_several_blocks_keep_their_bits(
@@ -148,11 +154,12 @@ def test_boxes_of_several_blocks_keep_their_bits(
         same_bits(a, b)
 
 
-@pytest.mark.usefixtures("box_size")
+@pytest.mark.parametrize("box_size", BOX_SIZES)
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("seed", range(3))
-def test_inexact_numbers_without_a_kernel_have_them_too(transposed, seed):
+def test_inexact_numbers_without_a_kernel_have_them_too(transposed, seed, box_size, monkeypatch):
     """Intervals are rounded outward at every addition, so their ends show the order of a sum."""
+    cut_into_boxes(monkeypatch, box_size)
     generator = np.random.default_rng(seed)
     op = ln.ConvTranspose((2,), 2) if transposed else ln.Conv((3,), 1, 1)
     x_shape, weight_shape = (2, 2, 23), (2, 1, 2) if transposed else (1, 2, 3)
