@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from lunette.arguments import shown, size
+from lunette.arguments import listed, shown, size
 
 if TYPE_CHECKING:
     from lunette.ops.base import Op, Shape
@@ -25,7 +25,7 @@ def chosen(axes: Any, rank: int) -> Axes | None:
     """The checked `axes` argument: one integer per pooled axis, or None for the last ones."""
     if axes is None:
         return None
-    items = axes if isinstance(axes, (tuple, list)) else (axes,)
+    items = listed(axes) if isinstance(axes, (tuple, list)) else (axes,)
     found = tuple(_axis(value, axes) for value in items)
     if len(found) != rank:
         raise ValueError(

@@ -21,7 +21,7 @@ from lunette.inputs import array
 from lunette.inputs import arrays as arrays_of
 from lunette.loading import load
 from lunette.memory import check_fits, check_room
-from lunette.ops.base import Op, Shape
+from lunette.ops.base import Op, Shape, check_is_op
 
 __all__ = [
     "ADAPTERS",
@@ -98,8 +98,7 @@ def register(backend: Backend) -> None:
 
 def forward(op: Op, *operands: Any, backend: str | None = None) -> Any:
     """The op's value."""
-    if not isinstance(op, Op):
-        _refuse(op)
+    check_is_op(op)
     if op.axes is not None and not _takes_axes(operands):
         turn, operands = _turn(op, operands)
         return turn.result(forward(op.over_last, *operands, backend=backend))
@@ -112,8 +111,7 @@ def forward(op: Op, *operands: Any, backend: str | None = None) -> Any:
 
 def forward_with_indices(op: Op, *operands: Any, backend: str | None = None) -> Any:
     """A max's value, and each winner's flat position in the pooled axes (int64; −1: no cell)."""
-    if not isinstance(op, Op):
-        _refuse(op)
+    check_is_op(op)
     if op.axes is not None and not _takes_axes(operands):
         turn, operands = _turn(op, operands)
         return turn.result(forward_with_indices(op.over_last, *operands, backend=backend))
@@ -128,8 +126,7 @@ def forward_with_indices(op: Op, *operands: Any, backend: str | None = None) -> 
 
 def jvp(op: Op, operands: Any, tangents: Any, backend: str | None = None) -> Any:
     """The directional derivative at `operands` along `tangents`; a bare array is one operand."""
-    if not isinstance(op, Op):
-        _refuse(op)
+    check_is_op(op)
     operands, tangents = _tuple(operands), _tuple(tangents)
     if op.axes is not None and not _takes_axes(operands + tangents):
         turn, operands, tangents = _turn_with(op, operands, tangents)
@@ -155,8 +152,7 @@ def vjp(
 
     `needs` says whose gradients are wanted; an operand that needs none may have None.
     """
-    if not isinstance(op, Op):
-        _refuse(op)
+    check_is_op(op)
     inputs = _tuple(operands)
     if needs is not None and (not isinstance(needs, tuple) or len(needs) != len(inputs)):
         raise ValueError(
@@ -182,18 +178,13 @@ def vjp(
 
 def backend_for(op: Op, *operands: Any, verb: str = "forward") -> str:
     """The name of the backend that serves this call: `"spec"` where no kernel does."""
-    if not isinstance(op, Op):
-        _refuse(op)
+    check_is_op(op)
     choice(verb, "verb", VERBS)
     arrays = arrays_of(op, operands)
     if op.axes is not None:
         op.out_shape(*_signature(arrays)[0])
         op, arrays = op.over_last, Turn(op).operands(arrays)
     return choose(op, verb, *_signature(arrays), None).name
-
-
-def _refuse(op: Any) -> None:
-    raise TypeError(f"op={shown(op)}: expected an op, such as MaxPool((2, 2))")
 
 
 # -- axes that are not the last --

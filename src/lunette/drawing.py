@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lunette.inputs import array
 from lunette.regions import Region, Sliding
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ def draw(
     >>> draw(ln.MaxPool((2, 2)))[:4]
     '<svg'
     """
-    return _Drawing(op, example(op) if x is None else np.asarray(x), output).svg(moving)
+    return _Drawing(op, example(op) if x is None else array(x, "x"), output).svg(moving)
 
 
 class _Drawing:

@@ -9,7 +9,7 @@ a window that has cells, a tap for one that has none. Arrays are NumPy's; torch'
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import prod
 from typing import Any, NamedTuple
 
@@ -20,7 +20,7 @@ from lunette.arguments import shape_tuple
 from lunette.axes import Turn, turned
 from lunette.inputs import array
 from lunette.memory import check_room
-from lunette.ops.base import is_float
+from lunette.ops.base import check_is_op, is_float
 from lunette.ops.pooling import Pooling
 from lunette.positions import unravel
 from lunette.reductions import Max
@@ -45,6 +45,7 @@ NOWHERE = 255
 
 def forward_with_offsets(op: Pooling, x: Array) -> tuple[Array, Array]:
     """The value of every window, and the offset of its first winner (uint8)."""
+    check_is_op(op)
     x = array(x, "x")
     _check_box(op, x.shape)
     if op.axes is not None:
@@ -54,7 +55,7 @@ def forward_with_offsets(op: Pooling, x: Array) -> tuple[Array, Array]:
     if found is not None:
         return found  # type: ignore[no-any-return]
     values, indices = dispatch.forward_with_indices(op, x)
-    return values, offsets_of(op, x.shape, indices)
+    return values, offsets_of(op, x.shape, indices, known=True)
 
 
 def vjp_from_offsets(
@@ -64,6 +65,7 @@ def vjp_from_offsets(
 
     Offsets that are `known` to be what the op gave for that shape are not looked at first; others would send nothing back.
     """
+    check_is_op(op)
     grad, shape = array(grad, "gradient"), shape_tuple(shape)
     offsets = _checked(op, offsets, shape)
     op.check_gradient((shape,), (grad.dtype,), grad.shape, grad.dtype)
@@ -77,7 +79,7 @@ def vjp_from_offsets(
     if found is not None:
         return found  # type: ignore[no-any-return]
     items, outputs = prod(shape[: len(shape) - op.rank]), prod(_lengths(op, shape[-op.rank :]))
-    indices = indices_of(op, shape, offsets).reshape(items, outputs)
+    indices = indices_of(op, shape, offsets, known=True).reshape(items, outputs)
     if grad.dtype.kind == "O":
         grad = lift(grad)
     wide = np.float32 if grad.dtype.itemsize == 2 else grad.dtype
@@ -91,6 +93,7 @@ def vjp_from_offsets(
 
 def jvp_from_offsets(op: Pooling, offsets: Array, dx: Array) -> Array:
     """The directional derivative along `dx`: what `op.jvp` gives where the offsets were taken."""
+    check_is_op(op)
     dx = array(dx, "tangent of x")
     offsets = _checked(op, offsets, dx.shape)
     op.check_tangents((dx.shape,), (dx.dtype,), (dx.shape,), (dx.dtype,))
@@ -113,11 +116,35 @@ def jvp_from_offsets(op: Pooling, offsets: Array, dx: Array) -> Array:
     return np.asarray(found, dx.dtype).reshape(offsets.shape)
 
 
-def offsets_of(op: Pooling, shape: Shape, indices: Array) -> Array:
-    """Flat positions in the pooled axes, −1 for none, as offsets."""
-    indices = array(indices, "indices")
+def offsets_of(op: Pooling, shape: Shape, indices: Array, known: bool = False) -> Array:
+    """Flat positions in the pooled axes, −1 for none, as offsets.
+
+    Indices that are `known` to be what the op gave for that shape are not checked.
+    """
+    if not known:
+        check_is_op(op)
+        shape, indices = shape_tuple(shape), array(indices, "indices")
+        _check_box(op, shape)
+        if indices.dtype.kind not in "iu":
+            raise TypeError(f"indices have dtype {indices.dtype}; expected an integer type")
+        if indices.shape != op.out_shape(shape):
+            raise ValueError(
+                f"indices have shape {indices.shape}; expected the output's {op.out_shape(shape)}"
+            )
+        cells = prod(shape[axis] for axis in op.places(len(shape)))
+        within = (indices >= -1) & (indices < cells)
+        found = offsets_of(op, shape, np.where(within, indices, -1).astype(np.int64), True)
+        wrong = ~within | (indices_of(op, shape, found, known=True) != indices)
+        if wrong.any():
+            place = tuple(map(int, np.argwhere(wrong)[0]))
+            raise ValueError(
+                f"indices: {indices[place]} at {place} is no cell of its window; expected those that {op!r} "
+                f"gave for an input of shape {shape}"
+            )
+        indices_of(op, shape, found)  # that no window with cells has −1
+        return found
     if op.axes is not None:
-        return _turned_winners(offsets_of, op, shape, indices)
+        return _turned_winners(partial(offsets_of, known=True), op, shape, indices)
     pooled = shape[len(shape) - op.rank :]
     taps = np.zeros((1,) * op.rank, np.int64)
     kept = np.reshape(indices, (*shape[: len(shape) - op.rank], *_lengths(op, pooled)))
@@ -127,12 +154,16 @@ def offsets_of(op: Pooling, shape: Shape, indices: Array) -> Array:
     return np.where(kept < 0, NOWHERE, taps).astype(np.uint8).reshape(indices.shape)
 
 
-def indices_of(op: Pooling, shape: Shape, offsets: Array) -> Array:
+def indices_of(op: Pooling, shape: Shape, offsets: Array, known: bool = False) -> Array:
     """Offsets as flat positions in the pooled axes (int64), −1 for none."""
-    offsets = array(offsets, "offsets")
+    if not known:
+        check_is_op(op)
+        shape = shape_tuple(shape)
+        offsets = _checked(op, offsets, shape)
     if op.axes is not None:
-        return _turned_winners(indices_of, op, shape, offsets)
-    _check_taps(op, offsets, shape)
+        return _turned_winners(partial(indices_of, known=known), op, shape, offsets)
+    if not known:
+        _check_taps(op, offsets, shape)
     pooled = shape[len(shape) - op.rank :]
     kept = np.reshape(offsets, (*shape[: len(shape) - op.rank], *_lengths(op, pooled)))
     boxes = _boxes(op, pooled)

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from lunette import spec
-from lunette.arguments import choice, shown, size
+from lunette.arguments import choice, size
 from lunette.check.bounds import bound, of_products
 from lunette.inputs import result
-from lunette.ops.base import Op, Shape, is_float, kind_of
+from lunette.ops.base import Op, Shape, check_is_op, is_float, kind_of
 from lunette.ops.pooling import Pooling
 from lunette.reductions import Max
 from lunette.regions import Region
@@ -106,8 +106,7 @@ def _cases(
     op: Op, dtype: Any, shapes: list[tuple[Shape, ...]] | None, seed: int, finite: bool = False
 ) -> Iterator[tuple[tuple[Array, ...], tuple[Array, ...], Array]]:
     """(operands, tangents, gradient) of growing shapes and kinds of values."""
-    if not isinstance(op, Op):
-        raise TypeError(f"op={shown(op)}: expected an op, such as MaxPool((2, 2))")
+    check_is_op(op)
     if shapes is None:
         if not isinstance(op, Pooling):
             raise TypeError(
@@ -134,7 +133,8 @@ def _dtype(dtype: Any) -> np.dtype[Any]:
     except TypeError as error:
         raise TypeError(f"dtype={dtype!r}: {error}") from None
     kind_of(found, "the input")
-    native: np.dtype[Any] = found.newbyteorder("=")
+    # A plain void is what newbyteorder makes of bfloat16.
+    native: np.dtype[Any] = found if found.isnative else found.newbyteorder("=")
     return native
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from lunette.arguments import shape_tuple, size
+from lunette.arguments import choice, flag, listed, shape_tuple, shown, size
 from lunette.memory import check_fits
 from lunette.ops import (
     AdaptiveAvgPool,
@@ -30,7 +30,7 @@ from lunette.ops import (
     Op,
     SmoothMaxPool,
 )
-from lunette.ops.base import is_float
+from lunette.ops.base import check_is_op, is_float
 from lunette.ops.pooling import Pooling
 from lunette.platform import usable_cores
 from lunette.reductions import Max
@@ -47,7 +47,7 @@ class Call:
 
     op: Op
     shapes: tuple[tuple[int, ...], ...]
-    dtype: str
+    dtype: Any
     verb: str
     channels_last: bool = False
 
@@ -91,16 +91,36 @@ def warm(
     >>> import lunette as ln
     >>> ln.warm(ln.MaxPool((2, 2)), (8, 3, 32, 32), verbs=["forward"])
     """
-    if isinstance(verbs, str) or not set(verbs) <= set(VERBS):
-        raise ValueError(f"verbs={verbs!r}: expected some of {', '.join(VERBS)}")
-    found = np.dtype(dtype)
+    check_is_op(op)
+    if not isinstance(verbs, (tuple, list)):
+        raise ValueError(f"verbs={shown(verbs)}: expected a tuple of some of {', '.join(VERBS)}")
+    asked = dict.fromkeys(choice(verb, "verbs", VERBS) for verb in listed(verbs))
+    try:
+        found = np.dtype(dtype)
+    except Exception as error:  # a foreign object may raise anything
+        raise TypeError(f"dtype={shown(dtype)}: expected a dtype; {error}") from None
+    if not found.isnative:
+        found = found.newbyteorder("=")  # which would make a plain void of bfloat16
+    flag(channels_last, "channels_last")
     given = tuple(shape_tuple(shape) for shape in shapes)
     out = op.check_operands(given, (found,) * len(given))
     check_fits(out, found)
-    calls = [Call(op, given, found.str, verb, bool(channels_last)) for verb in verbs]
+    for verb in asked:
+        if verb != "forward":
+            _check_derivative(op, given, found, out, verb)
+    calls = [Call(op, given, found, verb, channels_last) for verb in asked]
     for call, error in warm_calls(calls, processes):
         if error:
             raise RuntimeError(f"{call} could not be compiled: {error}")
+
+
+def _check_derivative(op: Op, shapes: Any, dtype: np.dtype[Any], out: Any, verb: str) -> None:
+    """Refuse a derivative that the op does not have of this dtype."""
+    dtypes = (dtype,) * len(shapes)
+    try:
+        op.check_gradient(shapes, dtypes, out, op.result_dtype(*dtypes))
+    except TypeError as error:
+        raise TypeError(f"verbs={verb!r}: {error}") from None
 
 
 def warm_calls(calls: Sequence[Call], processes: int | None = None) -> Iterator[tuple[Call, str]]:

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from lunette.inputs import array
+
 __all__ = ["LARGEST", "SLACK", "TINY", "UNIT", "Array", "Box", "gamma", "magnitude"]
 
 Array = np.ndarray[Any, Any]
@@ -72,7 +74,9 @@ class Box:
 
     def contains(self, x: Any) -> bool:
         """Whether every cell of an array lies between the ends; an array with a NaN does not."""
-        x = np.asarray(x)
+        x = array(x, "x")
+        if x.dtype.kind in "iu":
+            x = x.astype(object)  # floats would round those past 2**53
         return bool(np.all((self.lo <= x) & (x <= self.hi)))
 
     def __repr__(self) -> str:
@@ -88,17 +92,17 @@ def magnitude(lo: Array, hi: Array) -> Array:
 
 def _numbers(value: Any, name: str) -> Array:
     """A float64 array of finite numbers that holds the given ones exactly."""
-    array = np.asarray(value)
-    if array.dtype.kind not in "fiu" and array.dtype.name != "bfloat16":
-        raise TypeError(f"{name} has dtype {array.dtype}: expected real numbers")
-    exact = np.asarray(array, np.float64)
+    found = array(value, name)
+    if found.dtype.kind not in "fiu" and found.dtype.name != "bfloat16":
+        raise TypeError(f"{name} has dtype {found.dtype}: expected real numbers")
+    exact = np.asarray(found, np.float64)
     if not np.isfinite(exact).all():
         place = tuple(map(int, np.argwhere(~np.isfinite(exact))[0]))
         raise ValueError(f"{name}={exact[place]!r} at {place}: expected finite numbers")
-    if array.dtype.kind in "iu" and (np.abs(exact) > 2.0**53).any():
+    if found.dtype.kind in "iu" and (np.abs(exact) > 2.0**53).any():
         raise ValueError(f"{name} holds integers past 2**53, which float64 rounds; give floats")
-    if array.dtype.name == "longdouble" or array.dtype.itemsize > 8:
-        raise TypeError(f"{name} has dtype {array.dtype}: expected float64 or narrower")
+    if found.dtype.name == "longdouble" or found.dtype.itemsize > 8:
+        raise TypeError(f"{name} has dtype {found.dtype}: expected float64 or narrower")
     if exact.size and np.abs(exact).max() > LARGEST:
         raise ValueError(f"{name} holds numbers past 2**400; expected smaller ones")
     return exact

@@ -13,6 +13,7 @@ from lunette.bounds.parts import focused
 from lunette.bounds.pull import Enclosure
 from lunette.bounds.reading import network_of
 from lunette.bounds.tighten import METHODS, ROUNDS, enclose, least, unit_rows
+from lunette.inputs import array
 
 __all__ = ["bounds", "least_of", "lower_bounds", "row_array"]
 
@@ -84,7 +85,7 @@ def least_of(enclosure: Enclosure, rows: Array, method: str) -> Array:
 
 def row_array(rows: Any, shape: tuple[int, ...]) -> Array:
     """Rows of coefficients as float64, checked."""
-    matrix = np.asarray(rows)
+    matrix = array(rows, "rows")
     if matrix.dtype.kind not in "fiu":
         raise TypeError(f"rows have dtype {matrix.dtype}: expected numbers")
     matrix = matrix.astype(np.float64)

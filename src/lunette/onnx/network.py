@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from lunette.inputs import array as plain
+from lunette.inputs import check_plain
 from lunette.onnx.errors import ReadError
 from lunette.onnx.files import MAX_BYTES, limit_of, read_bytes
 from lunette.onnx.graph import Graph, Port, read_graph
@@ -101,7 +103,8 @@ class Network:
         sizes: dict[str, int] = {}
         ids, like = [], None
         for port, given in zip(self.inputs, inputs, strict=True):
-            x = given if hasattr(given, "shape") else np.asarray(given)
+            check_plain(given, port.name)
+            x = given if hasattr(given, "shape") else plain(given, port.name)
             array = x.value if isinstance(x, Id) else x
             _check_input(port, array, sizes)
             if is_float(port.dtype):

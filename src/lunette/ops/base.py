@@ -15,6 +15,7 @@ from lunette.regions import Sliding
 __all__ = [
     "DIRECT",
     "Op",
+    "check_is_op",
     "is_float",
     "kind_of",
     "paddings",
@@ -32,6 +33,12 @@ DIRECT: dict[type, Any] = {}
 def is_float(dtype: np.dtype[Any]) -> bool:
     """The float types with every verb: float16, bfloat16, float32, float64."""
     return dtype.name in ("float16", "bfloat16", "float32", "float64")
+
+
+def check_is_op(op: Any) -> None:
+    """Refuse what is no op, before anything is asked of it."""
+    if not isinstance(op, Op):
+        raise TypeError(f"op={shown(op)}: expected an op, such as MaxPool((2, 2))")
 
 
 def kind_of(dtype: np.dtype[Any], name: str = "an operand") -> str:

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 
 from lunette import dispatch
+from lunette.arguments import choice, flag, shown, size
+from lunette.inputs import array, check_plain
 from lunette.ops.pooling import Pool
 from lunette.scale import axes as axes_
 from lunette.scale import missing
@@ -76,10 +78,21 @@ def pyramid(
     list or Outcome
         Of an array `[x, level 1, level 2, …]`; of a path what was done: shapes, dtype, seconds.
     """
+    if op is not None:
+        choice(op, "op", OPERATORS)
+    if levels is not None:
+        levels = size(levels, "levels", 1)
+    if not isinstance(axes, str):
+        raise TypeError(f"axes={shown(axes)}: expected letters or names with commas, such as 'zyx'")
+    flag(in_place, "in_place")
+    _check_marks(nodata, skipna)
     if isinstance(x, (str, os.PathLike)):
-        return _of_file(
-            x, out, op, levels, factors, in_place, progress, axes, nodata, skipna, options
-        )
+        try:
+            return _of_file(
+                x, out, op, levels, factors, in_place, progress, axes, nodata, skipna, options
+            )
+        except ScaleError as error:
+            raise ValueError(str(error).replace("--", "")) from None
     if out is not None or in_place or progress is not None or options:
         given = "out" if out is not None else next(iter(options), "in_place or progress")
         raise TypeError(
@@ -108,7 +121,7 @@ def _of_file(
 
     known = set(Options.__dataclass_fields__) - {"nodata", "skipna", "axes"}
     if unknown := sorted(set(options) - known):
-        raise TypeError(f"{unknown[0]!r} is no option of a pyramid; expected {sorted(known)}")
+        raise TypeError(f"{shown(unknown[0])} is no option of a pyramid; expected {sorted(known)}")
     if in_place == (out is not None):
         raise ValueError("expected either out, where to write, or in_place=True")
     chosen = Options(axes=axes, nodata=nodata, skipna=skipna, **options)
@@ -117,8 +130,19 @@ def _of_file(
         if text.startswith("warning: "):
             warnings.warn(text.removeprefix("warning: ").replace("--op ", "op="), stacklevel=5)
 
-    target = None if out is None else Path(out)
+    try:
+        target = None if out is None else Path(out)
+    except TypeError:
+        raise TypeError(f"out={shown(out)}: expected a path") from None
     return work.pyramid(op, os.fspath(place), target, levels, chosen, progress, factors, say)
+
+
+def _check_marks(nodata: Any, skipna: Any) -> None:
+    flag(skipna, "skipna")
+    if nodata is not None and (
+        isinstance(nodata, bool) or not isinstance(nodata, (int, float, np.integer, np.floating))
+    ):
+        raise TypeError(f"nodata={shown(nodata)}: expected a number")
 
 
 # -- arrays --
@@ -127,12 +151,11 @@ def _of_file(
 def _of_array(
     x: Any, op: str, levels: int | None, factors: Any, axes: str, nodata: Any, skipna: bool
 ) -> list[Any]:
-    if op not in OPERATORS:
-        raise ValueError(f"op={op!r}: expected one of {', '.join(OPERATORS)}")
-    if levels is not None and (not isinstance(levels, int) or levels < 1):
-        raise ValueError(f"levels={levels!r}: expected an integer of at least 1, or None")
     if hasattr(x, "data_vars"):
         return _of_dataset(x, op, levels, factors, axes, nodata, skipna)
+    if dispatch.adapter_of((x,)) is None:
+        x = array(x, "x")
+    check_plain(x, "x")
     names = getattr(x, "dims", None)
     rows = _cut(tuple(map(int, x.shape)), names, levels, factors, axes)
     found = [x]
@@ -153,8 +176,8 @@ def _cut(
     else:
         letters = axes_.by_number(len(shape))
         names = tuple(letters)
-    if len(letters) != len(shape) or 0 in shape:
-        raise ValueError(f"shape {shape}: expected 1 to 5 axes with cells, or axes=")
+    if not shape or len(letters) != len(shape) or 0 in shape:
+        raise ValueError(f"x has shape {shape}: expected 1 to 5 axes with cells, or axes=")
     rank = len(shape)
     source = Source(
         *("", "", "", shape, "|u1", shape, letters),
@@ -206,7 +229,7 @@ def _past(x: Any, op: str, step: Step, mark: Any) -> Any:
 
 
 def _block(block: Any, operator: str, regions: Any, mark: Any) -> Any:
-    return apply(operator, np.asarray(block), regions, mark)
+    return apply(operator, array(block, "x"), regions, mark)
 
 
 def _whole(row: tuple[int, ...], factor: int) -> list[int]:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from lunette.arguments import listed, shown
 from lunette.regions import Sliding
 from lunette.scale.axes import SPACE
 from lunette.scale.errors import ScaleError
@@ -27,7 +28,7 @@ def parse_factors(given: Any) -> list[dict[str, int] | int]:
     if isinstance(given, str):
         return [_parsed(part) for part in given.split(";")]
     if isinstance(given, (list, tuple)):
-        found = [_checked(g) for g in given]
+        found = [_checked(g) for g in listed(given)]
         if not found:
             raise ScaleError("--factors (): expected one for each level, or one for all")
         return found
@@ -53,7 +54,7 @@ def _checked(given: Any) -> dict[str, int] | int:
     values = list(given.values()) if isinstance(given, Mapping) else [given]
     if not all(isinstance(v, int) and not isinstance(v, bool) and v >= 1 for v in values):
         raise ScaleError(
-            f"--factors {given!r}: expected integers of at least 1, such as z=1,y=2,x=2"
+            f"--factors {shown(given)}: expected integers of at least 1, such as z=1,y=2,x=2"
         )
     return dict(given) if isinstance(given, Mapping) else given
 
@@ -81,7 +82,7 @@ def factors_of(
         if not cut:
             if levels is None and found:
                 break
-            what = f"--levels {levels}: " if levels else ""
+            what = f"--levels {shown(levels)}: " if levels else ""
             named = ",".join(source.names)
             raise ScaleError(
                 f"{what}level {len(found) + 1} would be empty, for nothing of {tuple(shape)}, axes "

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from lunette import dispatch
+from lunette.arguments import shown
 from lunette.ops.base import is_float
 from lunette.ops.pooling import Pool
 from lunette.reductions import Max, Mean, Min, Mode, Reduction
@@ -31,12 +32,20 @@ def check(operator: str, dtype: np.dtype[Any], mark: Number) -> None:
         raise TypeError("nodata of bools: every value of theirs is data; convert to uint8")
     if not is_float(dtype):
         info = np.iinfo(dtype)
-        if math.isnan(mark) or int(mark) != mark or not info.min <= mark <= info.max:
-            raise ValueError(f"nodata={mark}: expected an integer that {dtype} can hold")
+        if not info.min <= mark <= info.max or int(mark) != mark:  # a NaN is not between them
+            raise ValueError(f"nodata={shown(mark)}: expected an integer that {dtype} can hold")
         if operator == "mean" and dtype.itemsize == 8:
             raise TypeError(
                 f"nodata={mark} in a mean of {dtype}: expected at most 32 bits, or floats"
             )
+        return
+    try:
+        with np.errstate(over="ignore"):
+            lost = bool(np.isinf(dtype.type(mark))) and not math.isinf(mark)
+    except OverflowError:
+        lost = True
+    if lost:
+        raise ValueError(f"nodata={shown(mark)}: expected a number that {dtype} can hold")
 
 
 def pooled(operator: str, slab: Array, regions: tuple[Region, ...], mark: Number) -> Array:

@@ -15,7 +15,7 @@ from lunette.arguments import tuple_of_sizes
 from lunette.axes import Turn
 from lunette.inputs import array
 from lunette.inputs import arrays as arrays_of
-from lunette.ops.base import Op
+from lunette.ops.base import Op, check_is_op
 from lunette.ops.convolution import Convolution
 from lunette.ops.pooling import Pooling
 from lunette.spec import convolution, pooling, scalars
@@ -43,6 +43,7 @@ __all__ = [
 
 def forward(op: Op, *operands: Any) -> Any:
     """The op's value."""
+    check_is_op(op)
     arrays = arrays_of(op, operands)
     op.check_operands(*_signature(arrays))
     if op.axes is not None:
@@ -53,6 +54,7 @@ def forward(op: Op, *operands: Any) -> Any:
 
 def forward_with_indices(op: Op, *operands: Any) -> Any:
     """A max's value, and the flat position in the pooled axes of each window's winner (−1: none)."""
+    check_is_op(op)
     arrays = arrays_of(op, operands)
     op.check_indices()
     op.check_operands(*_signature(arrays))
@@ -64,6 +66,7 @@ def forward_with_indices(op: Op, *operands: Any) -> Any:
 
 def jvp(op: Op, operands: Any, tangents: Any) -> Any:
     """The directional derivative; a bare array stands for a single operand."""
+    check_is_op(op)
     arrays = arrays_of(op, _tuple(operands))
     directions = arrays_of(op, _tuple(tangents), "tangent of ")
     op.check_operands(*_signature(arrays))
@@ -77,6 +80,7 @@ def jvp(op: Op, operands: Any, tangents: Any) -> Any:
 
 def vjp(op: Op, operands: Any, grad: Any) -> Any:
     """The gradient in each operand; bare for a bare operand, a tuple otherwise."""
+    check_is_op(op)
     arrays, gradient = arrays_of(op, _tuple(operands)), array(grad, "gradient")
     op.check_operands(*_signature(arrays))
     op.check_gradient(*_signature(arrays), gradient.shape, gradient.dtype)

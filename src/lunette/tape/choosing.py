@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from lunette.arguments import shown
 from lunette.spec import scalars
 from lunette.tape import functions as fn
 from lunette.tape.duals import DualArray
@@ -22,7 +23,7 @@ Shape = tuple[int, ...]
 
 def take_shape(x: Shape, index: Any) -> Shape:
     if not isinstance(index, np.ndarray) or index.dtype != np.int64:
-        raise TypeError(f"index={index!r}: expected a NumPy array of int64")
+        raise TypeError(f"index={shown(index)}: expected a NumPy array of int64")
     count = math.prod(x)
     if index.size and not (index.min() >= 0 and index.max() < count):
         raise ValueError(

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from lunette.arguments import shown
 from lunette.ops.base import is_float
 from lunette.spec import scalars
 from lunette.tape.duals import DualArray, pair, times
@@ -101,7 +102,7 @@ def constant(number: Any, like: Any) -> Any:
         scalars.of_value(number)  # an element of the system itself; anything else is refused
         return _zero_d(number)
     if not isinstance(number, Real):
-        raise TypeError(f"{number!r}: expected a real number")
+        raise TypeError(f"{shown(number)}: expected a real number")
     if not is_differentiable(like.dtype) and not isinstance(number, int):
         return np.asarray(number)
     if library(like) is np:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lunette.arguments import flag, size
+from lunette import inputs
+from lunette.arguments import AXES, flag, listed, shown, size
 from lunette.ops import AvgPool, Conv, ConvTranspose, MaxPool, SmoothMaxPool
 
 if TYPE_CHECKING:
@@ -113,7 +114,9 @@ class Methods:
 
     def reshape(self, x: Any, shape: Any, *, name: str | None = None) -> Id:
         """The same elements in another shape; one size may be −1, whatever fits."""
-        sizes = shape if isinstance(shape, (tuple, list)) else (shape,)
+        sizes = listed(shape) if isinstance(shape, (tuple, list)) else (shape,)
+        if len(sizes) > AXES:
+            raise ValueError(f"shape={shown(sizes)}: expected at most {AXES} axes")
         sizes = tuple(size(n, "shape", -1, axis) for axis, n in enumerate(sizes))
         return self.apply("reshape", x, shape=sizes, name=name)
 
@@ -127,7 +130,9 @@ class Methods:
         count = 1
         for n in shape[start:]:
             count *= n
-        return self.apply("reshape", x, shape=(*shape[:start], count), name=name or "flatten")
+        return self.apply(
+            "reshape", x, shape=(*shape[:start], count), name="flatten" if name is None else name
+        )
 
     def transpose(self, x: Any, axes: Any = None, *, name: str | None = None) -> Id:
         """The axes in another order; reversed when none is given."""
@@ -136,20 +141,22 @@ class Methods:
         order = tuple(range(ndim))[::-1] if axes is None else axes
         order = _axes(order, ndim, "axes")
         if len(order) != ndim:
-            raise ValueError(f"axes={axes!r}: expected all {ndim} axes of shape {self._shape(x)}")
+            raise ValueError(
+                f"axes={shown(axes)}: expected all {ndim} axes of shape {self._shape(x)}"
+            )
         return self.apply("transpose", x, axes=order, name=name)
 
     def concatenate(self, operands: Sequence[Any], axis: int = 0, *, name: str | None = None) -> Id:
         """Operands end to end along an axis."""
-        if not isinstance(operands, (tuple, list)) or not operands:
-            raise TypeError(f"operands={operands!r}: expected a list of at least one id")
-        ids = [self._operand(x) for x in operands]
-        (axis,) = _axes(axis, len(self._shape(ids[0])), "axis")
+        if not isinstance(operands, (tuple, list)) or not listed(operands):
+            raise TypeError(f"operands={shown(operands)}: expected a list of at least one id")
+        ids = [self._operand(x) for x in listed(operands)]
+        axis = _axis(axis, len(self._shape(ids[0])), "axis")
         return self.apply("concatenate", *ids, axis=axis, name=name)
 
     def take(self, x: Any, index: Any, *, name: str | None = None) -> Id:
         """The elements at these positions of row-major order, in the shape of `index`."""
-        array = np.asarray(index)
+        array = inputs.array(index, "index")
         if array.dtype.kind not in "iu":
             raise TypeError(f"index has dtype {array.dtype}: expected integers")
         return self.apply("take", x, index=array.astype(np.int64, copy=False), name=name)
@@ -309,22 +316,31 @@ def _two(kernel: Any) -> Any:
     """A kernel of two axes; one number is a square."""
     if isinstance(kernel, int) and not isinstance(kernel, bool):
         return (kernel, kernel)
-    if isinstance(kernel, (tuple, list)) and len(kernel) != 2:
+    if isinstance(kernel, (tuple, list)) and len(listed(kernel)) != 2:
         raise ValueError(
-            f"kernel={kernel!r}: expected two sizes, one for each of the last two axes"
+            f"kernel={shown(kernel)}: expected two sizes, one for each of the last two axes"
         )
     return kernel
 
 
 def _axes(value: Any, ndim: int, name: str) -> Shape:
     """Axes counted from 0, each once; negative ones count from the end."""
-    values = tuple(value) if isinstance(value, (tuple, list, range)) else (value,)
-    axes = []
-    for v in values:
-        axis = size(v, name, -ndim)
-        if axis >= ndim:
-            raise ValueError(f"{name}={value!r}: axis {axis} does not exist; there are {ndim} axes")
-        axes.append(axis % ndim)
+    values: tuple[Any, ...] = (value,)
+    if isinstance(value, (tuple, list)):
+        values = tuple(listed(value))
+    elif isinstance(value, range):
+        values = tuple(value[: ndim + 1])  # which has an axis twice, or one that does not exist
+    axes = [_axis(v, ndim, name) for v in values]
     if len(set(axes)) != len(axes):
-        raise ValueError(f"{name}={value!r}: expected each axis once")
+        raise ValueError(f"{name}={shown(value)}: expected each axis once")
     return tuple(axes)
+
+
+def _axis(value: Any, ndim: int, name: str) -> int:
+    """An axis counted from 0; a negative one counts from the end."""
+    axis = size(value, name, -ndim)
+    if axis >= ndim:
+        raise ValueError(
+            f"{name}={shown(value)}: axis {shown(axis)} does not exist; there are {ndim} axes"
+        )
+    return axis % ndim

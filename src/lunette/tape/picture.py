@@ -7,6 +7,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lunette.arguments import shown
 from lunette.tape.drawing import FILLS, kind_of_node, labels, op_name
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ class Box:
 
 def write_svg(nodes: list[Node], path: str | os.PathLike[str]) -> None:
     """Write the picture of a tape's nodes."""
+    if not isinstance(path, (str, os.PathLike)):
+        raise TypeError(f"path={shown(path)}: expected a path")
     if Path(path).suffix.lower() != ".svg":
         raise ValueError(f"path={str(path)!r}: expected a name that ends in .svg")
     Path(path).write_text(svg(nodes), encoding="utf-8")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from lunette import inputs
-from lunette.arguments import flag
+from lunette.arguments import flag, listed, shown
 from lunette.axes import Turn, order
 from lunette.dispatch import adapter_of
 from lunette.ops.base import Op, kind_of
@@ -97,7 +97,7 @@ class Tape(Methods):
             rule, title = RULES[op], op
         else:
             raise ValueError(
-                f"op={op!r}: expected a lunette.Op or one of {', '.join(sorted(RULES))}; "
+                f"op={shown(op)}: expected a lunette.Op or one of {', '.join(sorted(RULES))}; "
                 "lunette.tape.register adds more"
             )
         name, before = _name(name, title), len(self._nodes)
@@ -175,7 +175,10 @@ class Tape(Methods):
         self._check_open()
         flag(release, "release")
         number = self._number(output)
-        kept = {self._number(node) for node in keep}
+        if not isinstance(keep, (tuple, list, set, frozenset, dict)):
+            raise TypeError(f"keep={shown(keep)}: expected a list of ids")
+        nodes = listed(keep) if isinstance(keep, (tuple, list)) else keep
+        kept = {self._number(node) for node in nodes}
         gradients = derivatives.backward(self, number, self._seed(number, grad), kept, release)
         return {Id(n, self): g for n, g in gradients.items()}
 
@@ -186,7 +189,7 @@ class Tape(Methods):
         """
         self._check_open()
         many = isinstance(outputs, (tuple, list))
-        numbers = [self._number(node) for node in (outputs if many else [outputs])]
+        numbers = [self._number(node) for node in (listed(outputs) if many else [outputs])]
         pushed = derivatives.pushforward(self, self._directions(tangents), max(numbers, default=-1))
         results = fn.owned([self._tangent(n, pushed) for n in numbers], list(tangents.values()))
         return tuple(results) if many else results[0]
@@ -265,7 +268,7 @@ class Tape(Methods):
     def _leaf(self, value: Any, name: str, requires_grad: bool) -> Id:
         self._check_open()
         if isinstance(value, Id):
-            raise TypeError(f"value={value!r} is a node already; expected an array")
+            raise TypeError(f"value={shown(value)} is a node already; expected an array")
         array = _array(value, "value")
         if isinstance(array, np.ndarray):
             if not fn.is_differentiable(array.dtype):
@@ -285,7 +288,7 @@ class Tape(Methods):
         if _is_array(x):
             return int(self._leaf(x, "constant", False))
         raise TypeError(
-            f"operand {x!r}: expected an id or an array; write `id * 2.0` for a number, or tape.leaf"
+            f"operand {shown(x)}: expected an id or an array; write `id * 2.0` for a number, or tape.leaf"
         )
 
     def _operate(self, op: str, *operands: Any) -> Id:
@@ -299,7 +302,7 @@ class Tape(Methods):
             try:
                 value = fn.constant(x, self.value(like))
             except (TypeError, ValueError):
-                raise TypeError(f"{op} of {like!r} and {x!r}: expected a number") from None
+                raise TypeError(f"{op} of {like!r} and {shown(x)}: expected a number") from None
             except OverflowError:
                 dtype = self.value(like).dtype
                 raise ValueError(
@@ -313,11 +316,11 @@ class Tape(Methods):
             raise ValueError(f"{node!r} belongs to another tape; pass its value, {node.name}.value")
         try:
             number = index(node)
-        except TypeError:
-            raise TypeError(f"{node!r}: expected an id of this tape") from None
+        except Exception:  # whatever a foreign __index__ raises
+            raise TypeError(f"node {shown(node)}: expected an id of this tape") from None
         if isinstance(node, bool) or not 0 <= number < len(self._nodes):
             raise ValueError(
-                f"no node {node!r} on this tape; it has {len(self._nodes)} nodes, from 0"
+                f"no node {shown(node)} on this tape; it has {len(self._nodes)} nodes, from 0"
             )
         return number
 
@@ -358,7 +361,7 @@ class Tape(Methods):
 
     def _directions(self, tangents: Any) -> dict[int, Any]:
         if not isinstance(tangents, dict):
-            raise TypeError(f"tangents={tangents!r}: expected a dict of leaf → tangent")
+            raise TypeError(f"tangents={shown(tangents)}: expected a dict of leaf → tangent")
         directions = {}
         for key, tangent in tangents.items():
             number = self._number(key)
@@ -429,5 +432,5 @@ def _name(name: Any, default: str) -> str:
     if name is None:
         return default
     if not isinstance(name, str):
-        raise TypeError(f"name={name!r}: expected a string")
+        raise TypeError(f"name={shown(name)}: expected a string")
     return name

@@ -282,7 +282,9 @@ def _values_and_offsets(op: Pooling, x: Array) -> tuple[Array, Array]:
         place = unravel(np.flatnonzero(flags), x.shape[: x.ndim - op.rank])
         some = np.ascontiguousarray(x[place])
         y[place], indices = _values_and_indices(op, some)
-        z[place] = offsets_of(op, some.shape, _as_kept(op, indices)).reshape(indices.shape)
+        z[place] = offsets_of(op, some.shape, _as_kept(op, indices), known=True).reshape(
+            indices.shape
+        )
     return y, z
 
 

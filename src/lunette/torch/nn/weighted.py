@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import torch
@@ -9,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from lunette import ops
-from lunette.arguments import choice, flag, size
+from lunette.arguments import choice, flag, shown, size
 
 __all__ = ["BlurPool", "GeM", "SoftPool"]
 
@@ -27,7 +28,7 @@ class GeM(nn.Module):  # type: ignore[misc]
                 or not isinstance(value, (int, float))
                 or not 0 < value < 1e30
             ):
-                raise ValueError(f"{name}={value!r}: expected a positive finite number")
+                raise ValueError(f"{name}={shown(value)}: expected a positive finite number")
         self.op, self.eps = ops.GlobalAvgPool(ndim), float(eps)
         self.p: Any = (
             nn.Parameter(torch.tensor(float(p))) if flag(learnable, "learnable") else float(p)
@@ -76,6 +77,10 @@ MODES = ("reflect", "replicate", "zeros")
 """What BlurPool may put around x."""
 
 
+LONGEST = 1024
+"""Cells of a BlurPool's filter, at most; the deviation of so long a binomial is 16 cells."""
+
+
 class BlurPool(nn.Module):  # type: ignore[misc]
     """A binomial filter of `kernel` cells on each of the last `ndim` axes, then every `stride`-th cell: shift-invariant downsampling.
 
@@ -89,9 +94,13 @@ class BlurPool(nn.Module):  # type: ignore[misc]
     ) -> None:
         super().__init__()
         self.kernel, self.stride = size(kernel, "kernel", 1), size(stride, "stride", 1)
+        if self.kernel > LONGEST:
+            raise ValueError(
+                f"kernel={shown(kernel)}: expected at most {LONGEST}, for each cell is a pass over x"
+            )
         self.ndim = size(ndim, "ndim", 1)
         if self.ndim > 3:
-            raise ValueError(f"ndim={ndim}: expected 1, 2 or 3, the axes that torch can pad")
+            raise ValueError(f"ndim={shown(ndim)}: expected 1, 2 or 3, the axes that torch can pad")
         self.padding_mode = choice(padding_mode, "padding_mode", MODES)
         pair = min(self.kernel, 2)
         self.steps = [ops.AvgPool((pair,) * self.ndim, 1)] * (self.kernel - 2)
@@ -116,10 +125,12 @@ class BlurPool(nn.Module):  # type: ignore[misc]
             return x
         if self.padding_mode == "zeros":
             return functional.pad(x, (before, after) * self.ndim)
-        if batch not in (1, 2):  # torch pads so with one axis or two before
-            x = x.reshape(-1, 1, *x.shape[batch:])
-        longest = min(x.shape[x.ndim - self.ndim :])
-        if self.padding_mode == "reflect" and after >= longest:
+        if batch not in (1, 2) or not x.numel():  # torch pads so with one axis or two before
+            x = x.reshape(prod(x.shape[:batch]), 1, *x.shape[batch:])
+        shortest = min(x.shape[x.ndim - self.ndim :])
+        if not shortest:
+            raise ValueError(f"{self!r}: x of shape {tuple(x.shape)} has a pooled axis of length 0")
+        if self.padding_mode == "reflect" and after >= shortest:
             raise ValueError(
                 f"{self!r}: reflecting {after} cells needs longer axes than x of shape {tuple(x.shape)} has; "
                 "use padding_mode='replicate'"
