@@ -110,6 +110,18 @@ def test_curves_and_two_paths():
             )
 
 
+def test_a_sigmoid_that_is_a_half_and_an_odd_function():
+    """Runtimes compute it so; what is left of 0.5 − 0.5 has no digit in common with a small result."""
+    x = np.linspace(-30, 30, 601, dtype=np.float32).reshape(1, -1)
+    half = np.float32(0.5)
+    values = half + half * np.tanh(half * x)
+    tape = ln.Tape()
+    leaf = tape.leaf(x)
+    y = tape.sigmoid(leaf)
+    for method in METHODS:
+        assert ln.bounds(tape, y, {leaf: Box(x, x)}, method=method).contains(values)
+
+
 # -- deciding --
 
 

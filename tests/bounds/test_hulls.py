@@ -6,7 +6,7 @@ from scipy.optimize import linprog
 
 import lunette as ln
 from lunette.bounds import Box
-from lunette.bounds.relax import Hull, smooth_tangent
+from lunette.bounds.relax import Hull, SmoothHull
 from lunette.bounds.windows import Maximum, Smooth
 
 
@@ -110,14 +110,19 @@ def test_both_sides_of_a_smooth_max_hold_at_every_point(beta):
             step = Smooth((0,), (1,), "a window", (cells,), table, np.array([zeros]), beta)
             lo = scale * rng.normal(size=cells)
             hi = lo + scale * rng.exponential(size=cells) * (rng.random(cells) > 0.2)
-            r = smooth_tangent(step, lo, hi)
             x = lo + (hi - lo) * np.concatenate(
                 [rng.integers(0, 2, size=(32, cells)), rng.random((200, cells))]
             )
             y = step.value(x)[:, 0]
             room = 1e-12 * (1 + np.abs(x).max())
-            assert (x @ r.high_slope[0] + r.high_offset[0] >= y - room).all(), (beta, scale, cells)
-            assert (x @ r.low_slope[0] + r.low_offset[0] <= y + room).all(), (beta, scale, cells)
+            hull = SmoothHull(step, lo, hi)
+            chosen = [hull.first_guess()]
+            for p in x[::40]:  # of a row's own point, and on the way there
+                chosen.append(hull.at(p[None]))
+                chosen.append(tuple(a + 0.3 * (c - a) for a, c in zip(*chosen[-2:], strict=True)))
+            for r in (hull.relaxation(*one) for one in reversed(chosen)):
+                assert (x @ r.high_slope[0] + r.high_offset[0] >= y - room).all()
+                assert (x @ r.low_slope[0] + r.low_offset[0] <= y + room).all()
             top, bottom = step.value(hi)[0], step.value(lo)[0]
             middle = (
                 (lo + hi) / 2 @ (r.high_slope[0] - r.low_slope[0])
@@ -125,6 +130,24 @@ def test_both_sides_of_a_smooth_max_hold_at_every_point(beta):
                 - r.low_offset[0]
             )
             assert middle <= 1.01 * (top - bottom) + 2 * np.log(cells + zeros) / abs(beta) + 1e-9
+
+
+def test_rows_of_a_smooth_max_are_near_the_hull():
+    """The most that a smooth max less a mean of its cells can be is attained at a corner."""
+    rng, gaps = np.random.default_rng(5), []
+    corners = np.array(list(np.ndindex(2, 2, 2)), float)
+    for _ in range(12):
+        lo, width, share = rng.normal(size=3), rng.exponential(size=3), rng.random(3) * 1.5
+        row = share / share.sum()
+        tape = ln.Tape()
+        x = tape.leaf(np.zeros((1, 3)))
+        y = tape.sub(tape.apply(ln.SmoothMaxPool((3,), beta=3.0), x), tape.linear(x, row[None]))
+        box = {x: Box(lo[None], (lo + width)[None])}
+        found = ln.bounds(tape, y, box, method="tight", deployment=None).hi[0, 0]
+        points = lo + corners * width
+        values = np.log(np.exp(3 * points).sum(axis=1)) / 3 - points @ row
+        gaps.append((found - values.max()) / np.ptp(values))
+    assert min(gaps) >= 0 and np.mean(gaps) < 0.004
 
 
 def test_a_large_beta_is_as_tight_as_a_max():

@@ -18,8 +18,8 @@ from lunette.bounds.affine import Affine, Shape, Step
 from lunette.bounds.box import Array, Box
 from lunette.bounds.network import Input, Network
 from lunette.bounds.pull import Enclosure
-from lunette.bounds.relax import Hull
-from lunette.bounds.windows import Maximum, Relaxation, Windowed, counted_padding, table_of
+from lunette.bounds.relax import Hull, SmoothHull
+from lunette.bounds.windows import Maximum, Relaxation, Smooth, Windowed, counted_padding, table_of
 from lunette.ops.convolution import Conv
 from lunette.reductions import Mean
 
@@ -413,7 +413,8 @@ def enclosed(whole_network: Enclosure, part: Part, hulls: bool = False) -> Enclo
             windows = cells_of(whole_network.network.steps[j].shape, region)
             sides = whole_network.relaxed[j]
             found.relaxed[i] = Relaxation(*(side[windows] for side in sides))
-            if hulls and isinstance(step, Maximum):
+            if hulls and isinstance(step, (Maximum, Smooth)):
                 (p,) = step.parents
-                found.hulls[i] = Hull(step, found.lo[p], found.hi[p])
+                kind: Any = Hull if isinstance(step, Maximum) else SmoothHull
+                found.hulls[i] = kind(step, found.lo[p], found.hi[p])
     return found

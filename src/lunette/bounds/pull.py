@@ -55,7 +55,8 @@ class Enclosure:
         self.lo: list[Array] = []
         self.hi: list[Array] = []
         self.charged: dict[int, Array] = {}
-        self.hulls: dict[int, relax.Hull] = {}
+        self.hulls: dict[int, Any] = {}
+        """What chooses the relaxations of a max or a smooth max."""
         self.relaxed: Choices = {}
         self.claimed: set[int] = set()
         """Steps whose boxes are narrower than interval arithmetic gives."""
@@ -138,7 +139,8 @@ class Enclosure:
             self.hulls[k] = hull = relax.Hull(step, lo, hi)
             self.relaxed[k] = hull.relaxation(*hull.first_guess())
         elif isinstance(step, Smooth):
-            self.relaxed[k] = relax.smooth_tangent(step, lo, hi)
+            self.hulls[k] = smooth = relax.SmoothHull(step, lo, hi)
+            self.relaxed[k] = smooth.relaxation(*smooth.first_guess())
         elif isinstance(step, Curve):
             self.relaxed[k] = relax.curve(step, lo, hi)
         elif isinstance(step, Jump):

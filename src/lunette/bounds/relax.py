@@ -19,7 +19,7 @@ import numpy as np
 from lunette.bounds.box import LARGEST, SLACK, TINY, UNIT, Array, gamma, magnitude
 from lunette.bounds.windows import Curve, Jump, Maximum, Relaxation, Smooth
 
-__all__ = ["Hull", "curve", "grid_of", "sign", "smooth_tangent"]
+__all__ = ["Hull", "SmoothHull", "curve", "grid_of", "sign"]
 
 BITS = 24
 """Slopes of a max are multiples of 2⁻²⁴: short numbers, in certificates too."""
@@ -128,18 +128,49 @@ def grid_of(sizes: Array) -> float:
 
 # -- smooth max: convex, so a tangent below; above, a chord of log(1 + Σ r) with one λ --
 
+LAMBDAS = (0.0, 0.1, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0)
+"""The λ that are tried, as shares of the second largest rise of a cell."""
+
 _ROUNDING = 2.0**-40
 """More than the relative error of the few exponentials, logarithms and sums of a relaxation."""
 
 
-def smooth_tangent(step: Smooth, lo: Array, hi: Array, at: Array | None = None) -> Relaxation:
-    """Both sides of a smooth max; the tangent touches at `at`, or in the middle of the box."""
-    low, high = step.gather(lo, 0.0), step.gather(hi, 0.0)
-    point = (low + high) / 2 if at is None else np.clip(at, low, high)
-    if step.beta < 0:  # the smooth min of x is minus the smooth max of −x
-        under, above = _above(step, -high, -low), _tangent(step, -point, -high, -low)
-        return Relaxation(under[0], -under[1], above[0], -above[1])
-    return Relaxation(*_tangent(step, point, low, high), *_above(step, low, high))
+class SmoothHull:
+    """The relaxations of a smooth max over one box: a tangent, and chords of several λ.
+
+    Any mean of chords holds as they do, so rounds may mix them. With β < 0 the smooth min of x is
+    minus the smooth max of −x, and the sides change places.
+    """
+
+    def __init__(self, step: Smooth, lo: Array, hi: Array) -> None:
+        self.step = step
+        self.low, self.high = step.gather(lo, 0.0), step.gather(hi, 0.0)
+        if step.beta < 0:
+            self.low, self.high = -self.high, -self.low
+        self.chords = _above(step, self.low, self.high)
+
+    def first_guess(self) -> tuple[Array, Array, Array]:
+        """The middle of the box, and the chord that is least there."""
+        return self._nearest((self.low + self.high) / 2)
+
+    def at(self, cells: Array) -> tuple[Array, Array, Array]:
+        """Where the tangent touches, and the slopes and offset of the chord that is least there."""
+        point = cells if self.step.beta > 0 else -cells
+        return self._nearest(np.clip(point, self.low, self.high))
+
+    def _nearest(self, point: Array) -> tuple[Array, Array, Array]:
+        slopes, offsets = self.chords
+        value = np.einsum("lwc,...wc->l...w", slopes, point)
+        value = value + offsets.reshape(len(offsets), *(1,) * (point.ndim - 2), -1)
+        least, windows = value.argmin(axis=0), np.arange(offsets.shape[-1])
+        return point, slopes[least, windows], offsets[least, windows]
+
+    def relaxation(self, point: Array, slope: Array, offset: Array) -> Relaxation:
+        """The two sides for a point of contact and a chord."""
+        under = _tangent(self.step, point, self.low, self.high)
+        if self.step.beta < 0:
+            return Relaxation(slope, -offset, under[0], -under[1])
+        return Relaxation(*under, slope, offset)
 
 
 def _tangent(step: Smooth, point: Array, low: Array, high: Array) -> tuple[Array, Array]:
@@ -154,7 +185,7 @@ def _tangent(step: Smooth, point: Array, low: Array, high: Array) -> tuple[Array
 
 
 def _above(step: Smooth, low: Array, high: Array) -> tuple[Array, Array]:
-    """`f(l) + λ + Σ φ_λ(r_i) t_i`, r_i the growth of a cell's term relative to the sum at l."""
+    """`f(l) + λ + Σ φ_λ(r_i) t_i`, r_i the growth of a cell's term relative to the sum at l; λ by λ."""
     scale = abs(step.beta)
     pivot, total = step.logs(low)
     empty = total <= 0
@@ -167,26 +198,16 @@ def _above(step: Smooth, low: Array, high: Array) -> tuple[Array, Array]:
     power = np.where(step.present & (width > 0), power, -np.inf)  # log r
     rise = np.logaddexp(0.0, power) / scale  # h(r)
     ordered = -np.sort(-rise, axis=-1)
-    lam = ordered[..., 1] if rise.shape[-1] > 1 else np.zeros(base.shape)
-    # Twice as many candidates would be little better: λ = 0, and where the second cell bends off.
-    best = None
-    for candidate in (np.zeros_like(lam), lam * 0.25, lam * 0.5, lam * 0.8):
-        gain = _phi(power, rise, candidate, scale)
-        middle = candidate + gain.sum(axis=-1) / 2
-        if best is None:
-            best = (middle, candidate, gain)
-        else:
-            better = middle < best[0]
-            best = (
-                np.where(better, middle, best[0]),
-                np.where(better, candidate, best[1]),
-                np.where(better[..., None], gain, best[2]),
-            )
-    assert best is not None
-    _, lam, gain = best
-    slope = gain / np.where(width > 0, width, 1.0)
-    offset = base + lam - (slope * np.where(step.present, low, 0.0)).sum(axis=-1)
-    return slope, offset + _charge(step, base, low, high, gain.sum(axis=-1) + lam)
+    second = ordered[..., 1] if rise.shape[-1] > 1 else np.zeros(base.shape)
+    slopes, offsets = [], []
+    for share in LAMBDAS:
+        lam = share * second
+        gain = _phi(power, rise, lam, scale)
+        slope = gain / np.where(width > 0, width, 1.0)
+        offset = base + lam - (slope * np.where(step.present, low, 0.0)).sum(axis=-1)
+        slopes.append(slope)
+        offsets.append(offset + _charge(step, base, low, high, gain.sum(axis=-1) + lam))
+    return np.stack(slopes), np.stack(offsets)
 
 
 def _phi(power: Array, rise: Array, lam: Array, scale: float) -> Array:

@@ -1,7 +1,7 @@
 """The whole forward pass with narrower boxes, and relaxations chosen anew for every row.
 
-A bound is attained at a corner of the inputs. There each window has its own best λ and shares; with
-those the bound is attained elsewhere. A few rounds, each a shorter step from the last choice, end
+A bound is attained at a corner of the inputs. There each window has its own best λ and shares, or
+chord and tangent; with those the bound is attained elsewhere. A few rounds, each a shorter step from the last choice, end
 close to the hull; the best of them is kept.
 """
 
@@ -137,7 +137,7 @@ def best(enclosure: Enclosure, k: int, rows: Array, rounds: int) -> tuple[Array,
     value, points = lower(enclosure, k, rows)
     if not any(j <= k for j in enclosure.relaxed):
         return value, {}
-    kept: dict[int, tuple[Array, Array]] = {}
+    kept: dict[int, tuple[Array, ...]] = {}
     won: Choices = {}
     for turn in range(rounds):
         choices = _chosen(enclosure, k, points, kept, 2 / (turn + 2))
@@ -164,7 +164,7 @@ def _chosen(
     enclosure: Enclosure,
     k: int,
     points: dict[int, Array],
-    kept: dict[int, tuple[Array, Array]],
+    kept: dict[int, tuple[Array, ...]],
     part: float,
 ) -> Choices:
     """Relaxations that are best at these inputs, or part of the way there from the last ones."""
@@ -179,18 +179,13 @@ def _chosen(
             continue
         inputs = [values[p] for p in step.parents]
         values.append(step.value(*inputs))
-        if isinstance(step, Maximum):
+        if isinstance(step, (Maximum, Smooth)):
             hull = enclosure.hulls[j]
-            found = hull.at(step.gather(inputs[0], 0.0))
+            found: tuple[Array, ...] = hull.at(step.gather(inputs[0], 0.0))
             if j in kept:
-                lam, shares = (b + part * (a - b) for a, b in zip(found, kept[j], strict=True))
-                found = (lam, shares)
+                found = tuple(b + part * (a - b) for a, b in zip(found, kept[j], strict=True))
             kept[j] = found
             choices[j] = hull.relaxation(*found)
-        elif isinstance(step, Smooth):
-            lo, hi = (side[step.parents[0]] for side in (enclosure.lo, enclosure.hi))
-            at = step.gather(inputs[0], 0.0)
-            choices[j] = _stretched(relax.smooth_tangent(step, lo, hi, at), count)
         elif isinstance(step, Jump):
             lo, hi = (side[step.parents[0]] for side in (enclosure.lo, enclosure.hi))
             choices[j] = relax.sign(step, lo, hi, step.gather(inputs[0], 0.0))
