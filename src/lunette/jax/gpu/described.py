@@ -59,9 +59,14 @@ def program(task: Task, operands: Any, results: Any, devices: tuple[str, ...]) -
     whole = max(len(shape) for shape, _ in (*operands, *results))
 
     def given(shape: Any, name: str) -> Any:
-        if name not in ("float16", "bfloat16", "float32", "float64") and type(op.reduction) is not Max:
+        if (
+            name not in ("float16", "bfloat16", "float32", "float64")
+            and type(op.reduction) is not Max
+        ):
             name = "float64"  # as whoever launches makes them
-        return arrays.Described(_kept(op, shape, whole, task.channels_last), name, None, task.channels_last)
+        return arrays.Described(
+            _kept(op, shape, whole, task.channels_last), name, None, task.channels_last
+        )
 
     described = [given(*each) for each in operands]
     x, *rest = described
@@ -73,8 +78,12 @@ def program(task: Task, operands: Any, results: Any, devices: tuple[str, ...]) -
         "offsets": lambda: verbs.forward_with_offsets(op, (x,)),
         "tangents": lambda: verbs.jvp(op, (x,), (rest[0],)),
         "gradients": lambda: verbs.vjp(op, (x,), rest[0])[0],
-        "taken": lambda: verbs.jvp_from_offsets(op, arrays.Described(x.shape, "uint8", None, x.last, x), rest[0]),
-        "gathered": lambda: verbs.vjp_from_offsets(op, unread.shape, arrays.Described(x.shape, "uint8", None, x.last, x), rest[0]),
+        "taken": lambda: verbs.jvp_from_offsets(
+            op, arrays.Described(x.shape, "uint8", None, x.last, x), rest[0]
+        ),
+        "gathered": lambda: verbs.vjp_from_offsets(
+            op, unread.shape, arrays.Described(x.shape, "uint8", None, x.last, x), rest[0]
+        ),
         "spread": lambda: verbs.vjp(op, (unread,), x)[0],
     }[verb]
     found, launches = arrays.launches_of(call, devices=devices)

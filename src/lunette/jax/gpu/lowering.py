@@ -84,13 +84,18 @@ def _calls(
     calls = []
     for launch in made.launches:
         kernel = compiled(launch, lambda memory: id(memory) in numbers, capability)
-        sources = [a.values if a.values is not None else numbers[id(a.memory)] for a in kernel.reads]
+        sources = [
+            a.values if a.values is not None else numbers[id(a.memory)] for a in kernel.reads
+        ]
         targets = []
         for a in kernel.writes:
             numbers[id(a.memory)] = len(numbers)
             targets.append((numbers[id(a.memory)], a.memory.shape, a.dtype))
         calls.append((_message(kernel, capability), kernel.name, sources, targets))
-    types = [a.dtype if a.dtype == "float64" else name for a, (_, name) in zip(made.operands, operands, strict=True)]
+    types = [
+        a.dtype if a.dtype == "float64" else name
+        for a, (_, name) in zip(made.operands, operands, strict=True)
+    ]
     return calls, types, [numbers.get(id(a), -1) for a in made.results]
 
 
@@ -117,7 +122,9 @@ def _gpus() -> tuple[tuple[str, ...], int]:
     except RuntimeError:
         text = os.environ.get(CAPABILITY, str(LOWEST))
         if not text.isdecimal() or not 70 <= int(text) < 200:
-            raise ValueError(f"{CAPABILITY}={text!r}: expected a compute capability as 90") from None
+            raise ValueError(
+                f"{CAPABILITY}={text!r}: expected a compute capability as 90"
+            ) from None
         return (), int(text)
     capability = int(str(devices[0].compute_capability).replace(".", ""))
     return tuple(d.device_kind for d in devices), capability
@@ -126,7 +133,15 @@ def _gpus() -> tuple[tuple[str, ...], int]:
 def _message(kernel: Any, capability: int) -> bytes:
     """A launch in the words of JAX's target."""
     extension = _extension()
-    about: tuple[Any, ...] = kernel.name, kernel.warps, 1, kernel.shared, kernel.text, "", capability
+    about: tuple[Any, ...] = (
+        kernel.name,
+        kernel.warps,
+        1,
+        kernel.shared,
+        kernel.text,
+        "",
+        capability,
+    )
     if not _is_foreign():  # an older order, with the lengths of clusters
         about = kernel.name, kernel.warps, kernel.shared, kernel.text, "", capability, 1, 1, 1
     array, number = extension.create_array_parameter, extension.create_scalar_parameter

@@ -1,4 +1,4 @@
-"""Triton kernels for pooling over torch tensors: regions × reduction on CUDA, any rank.
+"""Triton kernels for pooling on CUDA: regions × reduction, any rank, over torch tensors or arrays that are only described.
 
 The verbs take tensors that the op has accepted. They run on CPU tensors too when Triton is
 imported with TRITON_INTERPRET=1, one element after another: for tests.
@@ -254,7 +254,9 @@ class _Call(NamedTuple):
 
     def finish_value(self, y: Tensor) -> Tensor:
         """The same for values: bools as bools."""
-        return self.finish(seen_as(y, "bool") if self.boolean and name_of(y.dtype) == "uint8" else y)
+        return self.finish(
+            seen_as(y, "bool") if self.boolean and name_of(y.dtype) == "uint8" else y
+        )
 
     def finish_input(self, x: Tensor) -> Tensor:
         return x.movedim(-1, len(self.shape) - self.op.rank - 1) if self.channels_last else x

@@ -13,7 +13,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["DESCRIBED", "Described", "Launch", "as_type", "described", "launch", "launches_of", "name_of", "new", "seen_as", "table"]
+__all__ = [
+    "DESCRIBED",
+    "Described",
+    "Launch",
+    "as_type",
+    "described",
+    "launch",
+    "launches_of",
+    "name_of",
+    "new",
+    "seen_as",
+    "table",
+]
 
 DESCRIBED = "described"
 """The device of arrays that are only described."""

@@ -33,7 +33,7 @@ class Compiled(NamedTuple):
 
     name: str
     text: str
-    grid: tuple[int, int, int]
+    grid: tuple[int, ...]
     warps: int
     shared: int
     reads: tuple[Described, ...]

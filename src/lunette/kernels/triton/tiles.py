@@ -183,7 +183,7 @@ def best_tile(key: Any, tiles: list[Tile], run: Callable[[Tile], None], size: in
     """Run with the fastest of `tiles`; the first call of a large shape, in any process, measures them."""
     first = tiles[0]
     devices = described()
-    if devices is not None:  # a program for later: what was measured on such a GPU, else the likeliest
+    if devices is not None:  # for later: what was measured on such a GPU, else the likeliest
         measured = choices.kept(key, tiles, devices) if devices and size >= WORTH_TUNING else None
         run(measured or first)
         return
