@@ -10,6 +10,7 @@ from jax.interpreters import mlir
 
 from lunette.jax.cpu.handler import TARGET, register
 from lunette.jax.cpu.naming import attributes
+from lunette.jax.gpu.lowering import on_cuda
 from lunette.jax.primitive import primitive
 from lunette.jax.sharding import attributes as sharded
 from lunette.jax.verbs import Task, compute
@@ -30,10 +31,14 @@ def _elsewhere(ctx: Any, *operands: Any, task: Task) -> Any:
         return mlir.lower_fun(called_back, multiple_results=True)(ctx, *operands, task=task)
     platforms = ctx.module_context.platforms
     raise NotImplementedError(
-        f"{task.op!r} on {', '.join(map(repr, platforms))}: Lunette has kernels for JAX on the CPU. "
+        f"{task.op!r} on {', '.join(map(repr, platforms))}: Lunette has kernels for JAX on the CPU and on CUDA. "
         "Run this part there, with jax.jit(f, backend='cpu') or jax.device_put(x, jax.devices('cpu')[0]); "
         "or pass backend='spec', which has the host do it, slowly, by jax.pure_callback"
     )
+
+
+def _on_cuda(ctx: Any, *operands: Any, task: Task) -> Any:
+    return (on_cuda if task.backend is None else _elsewhere)(ctx, *operands, task=task)
 
 
 def called_back(*operands: Any, task: Task) -> Any:
@@ -51,3 +56,4 @@ def called_back(*operands: Any, task: Task) -> Any:
 
 mlir.register_lowering(primitive, _elsewhere)
 mlir.register_lowering(primitive, _on_cpu, platform="cpu")
+mlir.register_lowering(primitive, _on_cuda, platform="cuda")

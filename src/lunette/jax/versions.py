@@ -6,7 +6,16 @@ from typing import Any
 
 import jax
 
-__all__ = ["varying_alike"]
+__all__ = ["in_64_bits", "varying_alike"]
+
+
+def in_64_bits() -> Any:
+    """A context in which JAX has float64 and int64."""
+    if hasattr(jax, "enable_x64"):
+        return jax.enable_x64(True)
+    from jax.experimental import enable_x64
+
+    return enable_x64()
 
 
 def varying_alike(operands: tuple[Any, ...]) -> tuple[Any, ...]:

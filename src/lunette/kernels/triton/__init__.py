@@ -1,4 +1,4 @@
-"""Triton kernels for pooling over torch tensors: regions × reduction on CUDA, any rank.
+"""Triton kernels for pooling on CUDA: regions × reduction, any rank, over torch tensors or arrays that are only described.
 
 The verbs take tensors that the op has accepted. They run on CPU tensors too when Triton is
 imported with TRITON_INTERPRET=1, one element after another: for tests.
@@ -16,16 +16,14 @@ from functools import lru_cache
 from math import prod
 from typing import Any, NamedTuple
 
-import torch
-
 from lunette.kernels.triton.accept import check_tensors, check_triton
 
 check_triton()
 
+from lunette.kernels.triton.arrays import as_type, name_of, new, seen_as  # noqa: E402
 from lunette.kernels.triton.gradients import spread, spread_smooth, spread_whole  # noqa: E402
 from lunette.kernels.triton.launch import INTEGERS, Request  # noqa: E402
 from lunette.kernels.triton.plan import Plan, Unserved, plan  # noqa: E402
-from lunette.kernels.triton.replay import new  # noqa: E402
 from lunette.kernels.triton.values import locate_winners, reduce_windows  # noqa: E402
 from lunette.ops.pooling import Pooling  # noqa: E402
 from lunette.reductions import Max, Mean, SmoothMax  # noqa: E402
@@ -46,7 +44,7 @@ __all__ = [
 Tensor = Any
 EMPTY_OFFSET = 255
 FLOATS = ("float16", "bfloat16", "float32", "float64")
-OTHERS = (*(str(t).removeprefix("torch.") for t in INTEGERS), "bool")
+OTHERS = (*INTEGERS, "bool")
 
 
 def refuses(op: Any, verb: str, shapes: Any, dtypes: Any) -> str | None:
@@ -55,7 +53,7 @@ def refuses(op: Any, verb: str, shapes: Any, dtypes: Any) -> str | None:
         return f"serves pooling, not {type(op).__name__}"
     if type(op.reduction) not in (Max, Mean, SmoothMax):
         return f"serves max, mean and smooth max, not {op.reduction!r}"
-    names = {str(dtype).removeprefix("torch.") for dtype in dtypes}
+    names = set(map(name_of, dtypes))
     unknown = sorted(names - {*FLOATS, *OTHERS})
     if unknown:
         return f"serves {', '.join(FLOATS + OTHERS)}; got {', '.join(unknown)}"
@@ -94,7 +92,7 @@ def forward_with_indices(op: Pooling, operands: tuple[Tensor, ...]) -> tuple[Ten
     check_tensors(operands[0])
     call = _Call.of(op, operands[0])
     y, codes = call.winners()
-    indices = new(y.shape, torch.int64, y.device)
+    indices = new(y.shape, "int64", y.device)
     if y.numel():
         locate_winners(call.plan, codes, indices)
     return call.finish_value(y), call.finish(indices)
@@ -104,7 +102,7 @@ def forward_with_offsets(op: Pooling, operands: tuple[Tensor, ...]) -> tuple[Ten
     """The value of every window, and its winner's offset in the window (uint8; 255: no cell)."""
     check_tensors(operands[0])
     call = _Call.of(op, operands[0])
-    y, codes = call.winners(torch.uint8)
+    y, codes = call.winners("uint8")
     return call.finish_value(y), call.finish(codes)
 
 
@@ -150,7 +148,7 @@ def vjp(op: Pooling, operands: tuple[Tensor, ...], grad: Tensor) -> tuple[Tensor
     elif isinstance(reduction, SmoothMax):
         if spread_smooth(call.plan, _request(op), call.x, gy, gx):
             return (call.finish_input(gx),)
-        kind = torch.float64 if gx.dtype == torch.float64 else torch.float32
+        kind = "float64" if name_of(gx.dtype) == "float64" else "float32"
         pivot, scaled = call.new_output(kind), call.new_output(kind)
         reduce_windows(call.plan, _request(op, "stats"), call.x, pivot, scaled, other=gy)
         spread(call.plan, _request(op), scaled, gx, x=call.x, value=pivot)
@@ -162,7 +160,7 @@ def vjp(op: Pooling, operands: tuple[Tensor, ...], grad: Tensor) -> tuple[Tensor
         value = call.new_output()
         reduce_windows(call.plan, Request("max"), call.x, value)
         if reduction.ties == "split":
-            kind = torch.float64 if gx.dtype == torch.float64 else torch.float32
+            kind = "float64" if name_of(gx.dtype) == "float64" else "float32"
             shared = call.new_output(kind)
             reduce_windows(call.plan, Request("split"), call.x, shared, other=gy, value=value)
             gy = shared
@@ -207,11 +205,11 @@ class _Call(NamedTuple):
 
     @staticmethod
     def of(op: Pooling, x: Tensor) -> _Call:
-        boolean = x.dtype == torch.bool
+        boolean = name_of(x.dtype) == "bool"
         if not isinstance(op.reduction, Max) and not x.is_floating_point():
-            x = x.to(torch.float64)
+            x = as_type(x, "float64")
         elif boolean:
-            x = x.view(torch.uint8)
+            x = seen_as(x, "uint8")
         channels_last = _channels_last(x, op.rank)
         made, stored = (
             _plan(op.regions, tuple(x.shape), channels_last),
@@ -237,7 +235,7 @@ class _Call(NamedTuple):
 
     def winners(self, dtype: Any = None) -> tuple[Tensor, Tensor]:
         """The value of every window and its winner's code."""
-        smallest = torch.uint8 if self.plan.cells <= EMPTY_OFFSET else torch.int32
+        smallest = "uint8" if self.plan.cells <= EMPTY_OFFSET else "int32"
         y, codes = self.new_output(), self.new_output(dtype or smallest)
         if y.numel():
             reduce_windows(self.plan, Request("codes"), self.x, y, codes)
@@ -256,7 +254,9 @@ class _Call(NamedTuple):
 
     def finish_value(self, y: Tensor) -> Tensor:
         """The same for values: bools as bools."""
-        return self.finish(y.view(torch.bool) if self.boolean and y.dtype == torch.uint8 else y)
+        return self.finish(
+            seen_as(y, "bool") if self.boolean and name_of(y.dtype) == "uint8" else y
+        )
 
     def finish_input(self, x: Tensor) -> Tensor:
         return x.movedim(-1, len(self.shape) - self.op.rank - 1) if self.channels_last else x

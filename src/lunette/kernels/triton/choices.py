@@ -2,7 +2,7 @@
 
 It is trusted as machine code of the CPU's kernels is: the folder and the file must belong to this user, or to the administrator, and
 nobody else may write them. What is read is a number that must be one of the cuts at hand, so a wrong one costs time and nothing else:
-all cuts give the same bits. Kept are choices of these sources, this Triton and this model of GPU.
+all cuts give the same bits. Kept are choices of these sources, this Triton and this model of GPU, whichever library launches them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
-import torch
 import triton
 
 from lunette.kernels.cpu.jit import cache as library
@@ -35,10 +34,14 @@ LARGEST = 1 << 18
 _lock = threading.Lock()
 
 
-def kept(key: Any, tiles: list[Any]) -> Any:
-    """The cut that was the fastest of these, in any process; None where nobody has measured them."""
+def kept(key: Any, tiles: list[Any], devices: tuple[str, ...] | None = None) -> Any:
+    """The cut that was the fastest of these, in any process; None where nobody has measured them.
+
+    `devices` are the names of this machine's GPUs; without them torch is asked.
+    """
     with _lock:
-        place = _known().get(_name(key, tiles))
+        known = _known() if devices is None else _read(devices)
+        place = known.get(_name(key, tiles))
     return tiles[place] if isinstance(place, int) and 0 <= place < len(tiles) else None
 
 
@@ -70,10 +73,10 @@ def _known() -> dict[str, int]:
     return _read()
 
 
-def _read() -> dict[str, int]:
+def _read(devices: tuple[str, ...] | None = None) -> dict[str, int]:
     """The first file that can be trusted and read; nothing where there is none."""
     for folder in library._folders():
-        found = storage.read(folder, *_file())
+        found = storage.read(folder, *_file(devices))
         if found is None or len(found) > LARGEST:
             continue
         with suppress(ValueError, RecursionError):
@@ -83,16 +86,24 @@ def _read() -> dict[str, int]:
     return {}
 
 
-@lru_cache(maxsize=1)
-def _file() -> tuple[str, bytes]:
+@lru_cache(maxsize=16)
+def _file(devices: tuple[str, ...] | None = None) -> tuple[str, bytes]:
     """The file of these circumstances, and the key of its checksum."""
+    if devices is None:
+        devices = _devices()
     sources = hashlib.sha256()
     for path in sorted(Path(__file__).parent.glob("*.py")):
         sources.update(path.name.encode() + b"\0" + path.read_bytes())
-    devices = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
-    about = sources.hexdigest(), triton.__version__, torch.__version__, devices
+    about = sources.hexdigest(), triton.__version__, devices
     key = hashlib.sha256(repr(about).encode()).digest()
     return f"triton-{key.hex()[:16]}.choices", key
+
+
+def _devices() -> tuple[str, ...]:
+    """The names of this machine's GPUs, as torch says them."""
+    import torch
+
+    return tuple(torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count()))
 
 
 def _prune(folder: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
+from lunette.kernels.triton.arrays import launch, name_of
 from lunette.kernels.triton.band_gather import band_gather
 from lunette.kernels.triton.band_smooth_gradient import band_smooth_gradient
 from lunette.kernels.triton.disjoint import disjoint
@@ -23,7 +24,6 @@ from lunette.kernels.triton.launch import (
     taps,
 )
 from lunette.kernels.triton.plan import ONE, Plan
-from lunette.kernels.triton.replay import launch
 from lunette.kernels.triton.tiles import (
     Tile,
     best_tile,
@@ -62,7 +62,7 @@ def spread(
         _disjoint(plan, request, grad, codes, x, value, out)
     elif tiles:
         best_tile(
-            (plan, "spread", request.form, out.dtype),
+            (plan, "spread", request.form, name_of(out.dtype)),
             tiles,
             lambda tile: (
                 _band_gather(plan, request, tile, grad, codes, x, value, out)
@@ -215,5 +215,5 @@ def spread_smooth(plan: Plan, request: Request, x: Tensor, grad: Tensor, out: Te
             **taps(plan, dilated=False), **made.constants,
         )  # fmt: skip
 
-    best_tile((plan, "smooth gradient", x.dtype), tiles, run, plan.size)
+    best_tile((plan, "smooth gradient", name_of(x.dtype)), tiles, run, plan.size)
     return True

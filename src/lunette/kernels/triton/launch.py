@@ -7,11 +7,10 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 import triton.language as tl
 
+from lunette.kernels.triton.arrays import name_of, table
 from lunette.kernels.triton.plan import Axis, Plan
-from lunette.kernels.triton.replay import table
 from lunette.kernels.triton.tiles import Tile, power_of_two
 
 __all__ = [
@@ -40,14 +39,14 @@ FEWEST_LANES, MOST_LANES = 8, 64
 """Channels side by side that make a row of a block, a power of two that divides them; fewer are positions like others."""
 
 INTEGERS = {
-    torch.uint8: tl.uint8,
-    torch.int8: tl.int8,
-    torch.int16: tl.int16,
-    torch.int32: tl.int32,
-    torch.int64: tl.int64,
-    torch.uint16: tl.uint16,
-    torch.uint32: tl.uint32,
-    torch.uint64: tl.uint64,
+    "uint8": tl.uint8,
+    "int8": tl.int8,
+    "int16": tl.int16,
+    "int32": tl.int32,
+    "int64": tl.int64,
+    "uint16": tl.uint16,
+    "uint32": tl.uint32,
+    "uint64": tl.uint64,
 }
 
 
@@ -169,7 +168,7 @@ def divisor_of(plan: Plan, request: Request) -> tuple[str, int]:
 
 def empty_code(dtype: Any) -> int:
     """The code of a window without a cell."""
-    return 255 if dtype == torch.uint8 else -1
+    return 255 if name_of(dtype) == "uint8" else -1
 
 
 @lru_cache(maxsize=256)
@@ -181,9 +180,10 @@ def bits(beta: float) -> int:
 @lru_cache(maxsize=64)
 def arithmetic(dtype: Any) -> tuple[Any, Any]:
     """The type of the arithmetic, and the value below or equal to every other."""
-    if dtype in INTEGERS:
-        return INTEGERS[dtype], torch.iinfo(dtype).min
-    return (tl.float64 if dtype == torch.float64 else tl.float32), float("-inf")
+    name = name_of(dtype)
+    if name in INTEGERS:
+        return INTEGERS[name], int(np.iinfo(name).min)
+    return (tl.float64 if name == "float64" else tl.float32), float("-inf")
 
 
 class AxisTables(NamedTuple):

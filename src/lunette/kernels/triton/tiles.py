@@ -7,11 +7,9 @@ from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
-import torch
-
 from lunette.kernels.triton import choices
+from lunette.kernels.triton.arrays import described
 from lunette.kernels.triton.plan import Plan
-from lunette.kernels.triton.replay import paused
 
 __all__ = [
     "FLAT",
@@ -184,6 +182,15 @@ _BEST: dict[Any, Tile] = {}
 def best_tile(key: Any, tiles: list[Tile], run: Callable[[Tile], None], size: int) -> None:
     """Run with the fastest of `tiles`; the first call of a large shape, in any process, measures them."""
     first = tiles[0]
+    devices = described()
+    if devices is not None:  # for later: what was measured on such a GPU, else the likeliest
+        measured = choices.kept(key, tiles, devices) if devices and size >= WORTH_TUNING else None
+        run(measured or first)
+        return
+    import torch
+
+    from lunette.kernels.triton.replay import paused
+
     known = _BEST.get(key)
     if known is not None or len(tiles) == 1 or size < WORTH_TUNING or not torch.cuda.is_available():
         run(known or first)
@@ -210,6 +217,8 @@ def best_tile(key: Any, tiles: list[Tile], run: Callable[[Tile], None], size: in
 
 def _milliseconds(run: Callable[[], None]) -> float:
     """The fastest of a few runs, after one that compiles."""
+    import torch
+
     run()
     best = float("inf")
     for _ in range(4):

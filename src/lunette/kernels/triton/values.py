@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 import triton.language as tl
 
+from lunette.kernels.triton.arrays import launch, name_of, new
 from lunette.kernels.triton.band import band
 from lunette.kernels.triton.band_smooth import band_smooth
 from lunette.kernels.triton.flat import flat
@@ -26,7 +26,6 @@ from lunette.kernels.triton.launch import (
     unit_of,
 )
 from lunette.kernels.triton.plan import Plan, passes, separable
-from lunette.kernels.triton.replay import launch, new
 from lunette.kernels.triton.tiles import (
     FLAT,
     MOST_FLAT_TAPS,
@@ -73,14 +72,14 @@ def reduce_windows(
         _window(plan, request, x, y, second, other, value)
     elif request.form in SMOOTH:
         best_tile(
-            (plan, request.form, x.dtype),
+            (plan, request.form, name_of(x.dtype)),
             tiles,
             lambda tile: _band_smooth(plan, request, tile, x, y, second, other),
             plan.size,
         )
     else:
         best_tile(
-            (plan, request.form, x.dtype),
+            (plan, request.form, name_of(x.dtype)),
             tiles,
             lambda tile: (_band if tile.rows else _flat)(plan, request, tile, x, y, second),
             plan.size,
@@ -104,7 +103,7 @@ def _by_axes(plan: Plan, request: Request, x: Tensor, y: Tensor) -> None:
         reduce_windows(along_w, request, x, between)
         reduce_windows(along_h, request, between, y)
         return
-    wide = torch.float64 if x.dtype == torch.float64 else torch.float32
+    wide = "float64" if name_of(x.dtype) == "float64" else "float32"
     between = new(along_w.out_size, wide, x.device)
     divisor = divisor_of(plan, request)[1]
     _flat(along_w, request._replace(divisor=1), FLAT, x, between, between)
