@@ -6,7 +6,6 @@ import os
 import warnings
 from collections.abc import Callable
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -117,7 +116,7 @@ def _of_file(
         if text.startswith("warning: "):
             warnings.warn(text.removeprefix("warning: ").replace("--op ", "op="), stacklevel=5)
 
-    target = None if out is None else Path(out)
+    target = None if out is None else os.fspath(out)
     return work.pyramid(op, os.fspath(place), target, levels, chosen, progress, factors, say)
 
 
