@@ -6,7 +6,6 @@ import os
 import warnings
 from collections.abc import Callable
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -131,7 +130,7 @@ def _of_file(
             warnings.warn(text.removeprefix("warning: ").replace("--op ", "op="), stacklevel=5)
 
     try:
-        target = None if out is None else Path(out)
+        target = None if out is None else os.fspath(out)
     except TypeError:
         raise TypeError(f"out={shown(out)}: expected a path") from None
     return work.pyramid(op, os.fspath(place), target, levels, chosen, progress, factors, say)

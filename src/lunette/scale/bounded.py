@@ -21,10 +21,16 @@ WINDOW = 192 << 20
 """Bytes that an LZMA stream may take for its dictionary: the largest preset has 64 MB."""
 
 
-def expand(codec: str, data: Any, limit: int, exact: bool = True) -> Any:
-    """The bytes in a stream: `limit` of them if `exact`, and at most so many otherwise."""
+def expand(codec: str, data: Any, limit: int, exact: bool = True, out: Any = None) -> Any:
+    """The bytes in a stream: `limit` of them if `exact`, and at most so many otherwise.
+
+    Codecs that fill an array given to them use `out`, of `limit` bytes.
+    """
     data = memoryview(data).cast("B")
-    found = EXPANDING[codec](data, limit, exact)
+    if out is not None and exact and codec in ("zstd", "blosc"):
+        found = (_zstd if codec == "zstd" else _blosc)(data, limit, exact, out)
+    else:
+        found = EXPANDING[codec](data, limit, exact)
     if len(found) > limit:
         raise ValueError(f"{codec}: the stream holds more than the {limit} bytes that it should")
     if exact and len(found) != limit:
@@ -57,14 +63,15 @@ def _in_steps(stream: Any, data: memoryview, limit: int) -> bytes:
     return found
 
 
-def _zstd(data: memoryview, limit: int, exact: bool) -> Any:
+def _zstd(data: memoryview, limit: int, exact: bool, out: Any = None) -> Any:
     from numcodecs.zstd import Zstd
 
     size = _zstd_size(data)
     if size is None and not exact:
         raise ValueError("the stream does not say its size")
     _check_size(size if size is not None else limit, limit, exact)
-    out = np.empty(limit if size is None else size, np.uint8)
+    if out is None:
+        out = np.empty(limit if size is None else size, np.uint8)
     Zstd().decode(data, out=out)  # with room given, the stream has to fill it and may not pass it
     return out
 
@@ -83,7 +90,7 @@ def _zstd_size(data: memoryview) -> int | None:
     return size + 256 if width == 2 else size
 
 
-def _blosc(data: memoryview, limit: int, exact: bool) -> Any:
+def _blosc(data: memoryview, limit: int, exact: bool, out: Any = None) -> Any:
     from numcodecs import blosc
 
     if len(data) < 16:
@@ -92,7 +99,8 @@ def _blosc(data: memoryview, limit: int, exact: bool) -> Any:
     if int.from_bytes(data[12:16], "little") > len(data):
         raise ValueError("the stream is cut short")
     _check_size(size, limit, exact)
-    out = np.empty(size, np.uint8)
+    if out is None:
+        out = np.empty(size, np.uint8)
     blosc.decompress(data, out)
     return out
 

@@ -22,25 +22,18 @@ from zarr.registry import get_pipeline_class
 
 from lunette.scale import zarr_metadata
 from lunette.scale.bounded import EXPANDING, expand
-from lunette.scale.containers import Container, container_of
-from lunette.scale.errors import ScaleError
-from lunette.scale.plain_zarr import PlainArray, plain_codec
+from lunette.scale.containers import Container
 
-__all__ = ["open_array"]
+__all__ = ["open_bounded"]
 
 
-def open_array(path: str, inner: str, cells: bool = False) -> Any:
-    """The array at a path in a store: described by the Zarr library, or to have its `cells` read by slices."""
-    container = container_of(path)
-    kind, version, found, _ = zarr_metadata.node(container, inner)
-    if kind != "array":
-        raise ScaleError(f"{inner!r} in IN={path!r} is a group, not an array")
-    largest = zarr_metadata.check_array(version, found)
+def open_bounded(
+    container: Container, inner: str, version: int, found: dict[str, Any], largest: int
+) -> Any:
+    """The array whose checked metadata this is; `largest` is what one of its files may have."""
     store = BoundedStore(container, largest)
     array = zarr.open_array(store, path=inner or None, mode="r", zarr_format=version)
     metadata: Any = array.metadata
-    if cells and plain_codec(version, found) is not None:
-        return PlainArray(container, inner, array, {"zarr_format": version, **found}, largest)
     codecs: Any
     if version == 3:
         codecs = _guarded(metadata.codecs)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
+import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -21,7 +21,10 @@ EVERY = 30
 In = Annotated[
     str, typer.Argument(metavar="IN", help="A .npy, .tif, .png or Zarr array, also at a URL.")
 ]
-Out = Annotated[Path, typer.Argument(metavar="OUT", help="Where to write; the suffix says what.")]
+Out = Annotated[
+    str,
+    typer.Argument(metavar="OUT", help="Where to write; the suffix says what. Zarr also at a URL."),
+]
 Memory = Annotated[
     str, typer.Option(help="Most memory to use, such as 2GB; half of the machine's by default.")
 ]
@@ -133,8 +136,10 @@ def pool(
 def pyramid(
     source: In,
     out: Annotated[
-        Path | None,
-        typer.Argument(metavar="[OUT]", help="Where to write; the suffix says what."),
+        str | None,
+        typer.Argument(
+            metavar="[OUT]", help="Where to write; the suffix says what. Zarr also at a URL."
+        ),
     ] = None,
     levels: Annotated[
         int | None,
@@ -238,15 +243,14 @@ def _run(do: Callable[[Any], Any], quiet: bool) -> None:
 
 
 def _with_bar(do: Callable[[Any], Any], quiet: bool) -> Any:
+    if quiet or not sys.stderr.isatty():
+        return do(None if quiet else _Lines().report)
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn
     from rich.progress import TransferSpeedColumn as Speed
 
     columns = (BarColumn(), DownloadColumn(), Speed(), TimeRemainingColumn())
-    console = Console(stderr=True)
-    if quiet or not console.is_terminal:
-        return do(None if quiet else _Lines().report)
-    with Progress(*columns, console=console, transient=True) as bar:
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("", total=None)
 
         def progress(read: int, written: int, whole: int) -> None:

@@ -9,7 +9,10 @@ from __future__ import annotations
 import os
 import stat
 import time
+import uuid
 import zipfile
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -19,7 +22,7 @@ from lunette.platform import BINARY, NONBLOCK, read_at
 from lunette.scale.errors import ScaleError
 from lunette.scale.packages import require
 
-__all__ = ["Container", "Folder", "Remote", "Zipped", "container_of", "is_remote"]
+__all__ = ["Container", "Folder", "Remote", "Zipped", "container_of", "is_remote", "new_file"]
 
 Span = tuple[int, int | None] | int | None
 """All of it, from one byte to another (None: the end), or so many last bytes."""
@@ -103,6 +106,33 @@ class Folder:
             os.close(handle)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
+    def write(self, key: str, data: Any) -> None:
+        """The bytes of a key, whole or not at all."""
+        target = f"{self.root}/{key}"
+        temporary = f"{target}.{uuid.uuid4().hex}.partial"
+        try:
+            with new_file(temporary) as file:
+                file.write(data)
+            os.replace(temporary, target)
+        except BaseException:
+            with suppress(FileNotFoundError):
+                os.unlink(temporary)
+            raise
+
+    def delete(self, key: str) -> None:
+        """No such key any more."""
+        with suppress(FileNotFoundError, NotADirectoryError):
+            os.unlink(f"{self.root}/{key}")
+
+
+def new_file(path: str) -> Any:
+    """A file to write; the folder that it lies in is made when it is missed."""
+    try:
+        return open(path, "wb")
+    except FileNotFoundError:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        return open(path, "wb")
+
 
 class Zipped:
     """Members of a Zip file, stored or deflated; also below the one folder that all lie in."""
@@ -145,6 +175,34 @@ class Zipped:
         return Zipped, (self.path,)
 
 
+def _below(name: str, root: str) -> str:
+    return name.strip("/").removeprefix(root.strip("/")).strip("/")
+
+
+def _tried(do: Callable[[], Any], path: str, what: str = "read") -> Any:
+    """What a store on the network answers; it is asked again where it fails by itself."""
+    for attempt in range(TRIES):
+        try:
+            return do()
+        except FileNotFoundError:
+            raise
+        except (ImportError, TypeError, ValueError, NotImplementedError) as error:
+            text = str(error) or type(error).__name__
+            raise ScaleError(f"{path!r} cannot be {what}: {text}") from error
+        except PermissionError as error:
+            raise ScaleError(
+                f"{path!r}: no permission, {error}; give credentials as fsspec takes them"
+            ) from error
+        except Exception as error:
+            if attempt == TRIES - 1:
+                kind = type(error).__name__
+                raise ScaleError(
+                    f"{path!r} cannot be {what} after {TRIES} attempts: {kind}: {error}"
+                ) from error
+            time.sleep(0.05 * 4**attempt)
+    raise AssertionError
+
+
 class Remote:
     """Objects below a URL, through fsspec. A server that fails is asked again, a few times."""
 
@@ -183,25 +241,30 @@ class Remote:
         return data
 
     def _asked(self, path: str, start: int, end: int | None) -> bytes | None:
-        for attempt in range(TRIES):
-            try:
-                return bytes(self.system.cat_file(path, start=start, end=end))
-            except FileNotFoundError:
-                return None
-            except (ImportError, TypeError, ValueError) as error:
-                raise ScaleError(f"{path!r} cannot be read: {error}") from error
-            except PermissionError as error:
-                raise ScaleError(
-                    f"{path!r}: no permission, {error}; give credentials as fsspec takes them"
-                ) from error
-            except Exception as error:
-                if attempt == TRIES - 1:
-                    kind = type(error).__name__
-                    raise ScaleError(
-                        f"{path!r} cannot be read after {TRIES} attempts: {kind}: {error}"
-                    ) from error
-                time.sleep(0.05 * 4**attempt)
-        raise AssertionError
+        try:
+            return _tried(lambda: bytes(self.system.cat_file(path, start=start, end=end)), path)
+        except FileNotFoundError:
+            return None
+
+    def write(self, key: str, data: Any) -> None:
+        """Send the bytes of a key; stores of objects take them whole or not at all."""
+        path = f"{self.root.rstrip('/')}/{key}"
+        sent = bytes(data)
+        _tried(lambda: self.system.pipe_file(path, sent), path, "written")
+
+    def delete(self, key: str) -> None:
+        """No such key any more."""
+        path = f"{self.root.rstrip('/')}/{key}"
+        with suppress(FileNotFoundError):
+            _tried(lambda: self.system.rm_file(path), path, "removed")
+
+    def names(self) -> list[str]:
+        """Every key that there is."""
+        try:
+            found = _tried(lambda: list(self.system.find(self.root)), self.url, "listed")
+        except FileNotFoundError:
+            return []
+        return [_below(name, self.root) for name in found]
 
     def __reduce__(self) -> Any:
         return Remote, (self.url,)

@@ -45,8 +45,11 @@ def kind_of(place: str | Path, name: str) -> str:
     path = Path(place)
     suffix = path.suffix.lower()
     if name != "IN":
-        if is_remote(str(place)):
-            raise ScaleError(f"{name}={str(place)!r}: expected a place on this machine")
+        if is_remote(str(place)) and suffix != ".zarr":
+            raise ScaleError(
+                f"{name}={str(place)!r}: on the network Zarr alone is written; expected a URL that ends in "
+                ".zarr"
+            )
         if suffix in WRITTEN:
             return SUFFIXES[suffix]
         raise ScaleError(

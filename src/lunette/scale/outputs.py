@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from lunette.scale import png
+from lunette.scale.containers import is_remote
 from lunette.scale.durable import sync_file, sync_tree
 from lunette.scale.errors import ScaleError
 from lunette.scale.label_groups import copy_labels
@@ -17,7 +18,13 @@ from lunette.scale.placing import scales
 from lunette.scale.plan import Job
 from lunette.scale.stores import Source
 from lunette.scale.tif_output import is_ome, write_tif
-from lunette.scale.zarr_output import create_group, set_attributes
+from lunette.scale.zarr_output import (
+    array_metadata,
+    create_group,
+    group_metadata,
+    send_json,
+    set_attributes,
+)
 
 __all__ = [
     "begin",
@@ -74,8 +81,10 @@ def _check_ngff(source: Source) -> None:
         )
 
 
-def level_path(root: Path, kind: str, multiscale: bool, level: int) -> Path:
+def level_path(root: Any, kind: str, multiscale: bool, level: int) -> Any:
     """Where a level is written while the work goes on, in the folder of the run."""
+    if is_remote(str(root)):
+        return f"{root}/{level}" if multiscale else root
     if kind == "zarr":
         return root / "zarr" / str(level) if multiscale else root / "zarr"
     return root / f"level-{level}.npy"
@@ -89,9 +98,11 @@ def final_paths(out: Path, kind: str, multiscale: bool, levels: int) -> list[Pat
 
 
 def made_paths(
-    root: Path, kind: str, multiscale: bool, levels: int, added: bool = False
+    root: Any, kind: str, multiscale: bool, levels: int, added: bool = False
 ) -> list[Path]:
-    """What will get those names, in the folder of the run."""
+    """What will get those names, in the folder of the run; on the network it has them already."""
+    if is_remote(str(root)):
+        return []
     if added:
         return [level_path(root, kind, multiscale, k) for k in range(1, levels + 1)]
     if kind == "zarr":
@@ -101,9 +112,9 @@ def made_paths(
     return [root / f"made-{k}.{kind}" for k in range(1, 2 if kind == "tif" else levels + 1)]
 
 
-def begin(job: Job, root: Path, kind: str, multiscale: bool) -> None:
+def begin(job: Job, root: Any, kind: str, multiscale: bool) -> None:
     """An empty group for the levels."""
-    if kind == "zarr" and multiscale:
+    if kind == "zarr" and multiscale and not is_remote(str(root)):
         create_group(root / "zarr", version_of(job))
 
 
@@ -113,15 +124,18 @@ def version_of(job: Job) -> int:
     return storage.version if storage else 3
 
 
-def tidy(root: Path, kind: str) -> None:
+def tidy(root: Any, kind: str) -> None:
     """Take away the chunks that a killed run had begun to write, under names of their own."""
-    if kind == "zarr":
+    if kind == "zarr" and not is_remote(str(root)):
         for path in (root / "zarr").rglob("*.partial"):
             path.unlink(missing_ok=True)
 
 
 def make(job: Job, out: Path, kind: str, multiscale: bool, made: list[Path]) -> None:
     """Make what is to be called `out` from its finished levels, and have it on the disk."""
+    if is_remote(job.levels[0].path):
+        _send_metadata(job, multiscale)
+        return
     if kind == "zarr":
         if multiscale and not job.added:
             set_attributes(made[0], version_of(job), image_attributes(job, out))
@@ -140,6 +154,16 @@ def make(job: Job, out: Path, kind: str, multiscale: bool, made: list[Path]) -> 
             png.write(np.load(level.path, mmap_mode="r"), temporary)
         sync_file(temporary)
         os.replace(temporary, path)
+
+
+def _send_metadata(job: Job, multiscale: bool) -> None:
+    """What makes an array or an image of the chunks that were sent."""
+    if not multiscale:
+        send_json(job.levels[0].path, array_metadata(job.levels[0]))
+        return
+    url = job.levels[0].path.rpartition("/")[0]
+    attributes = image_attributes(job, Path(url.rpartition("/")[2]))
+    send_json(url, group_metadata(version_of(job), attributes))
 
 
 def image_attributes(job: Job, out: Path) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from lunette.scale import interrupts
+from lunette.scale.containers import is_remote
 from lunette.scale.errors import ScaleError
 from lunette.scale.journal import Journal
 from lunette.scale.operators import apply
@@ -32,7 +33,7 @@ def run_tile(job: Job, number: int, tile: int) -> tuple[int, int]:
     open_handles_for(job.run)
     p = job.passes[number]
     chain = job.chain(p, tile)
-    block = job.below(p.first).read(chain[0])
+    block = job.below(p.first).read(chain[0], again=True)
     read, written = block.nbytes, 0
     if p.base:
         assert job.base is not None
@@ -61,7 +62,8 @@ def _copy(job: Job, ranges: Any) -> None:
     assert base is not None
     assert base.storage is not None
     try:
-        copy_chunks(Path(job.source.path, job.source.inner), Path(base.path), base.storage, ranges)
+        target: Any = base.path if is_remote(base.path) else Path(base.path)
+        copy_chunks(Path(job.source.path, job.source.inner), target, base.storage, ranges)
     except OSError as error:
         raise ScaleError(
             f"cannot copy chunks of {ranges} to {base.path}: {error}; what was written is kept, go on "

@@ -8,7 +8,7 @@ from typing import Any
 
 from lunette.scale.errors import ScaleError
 
-__all__ = ["DEFAULT", "Storage", "check_codec", "compressor"]
+__all__ = ["DEFAULT", "Storage", "check_codec", "codec_metadata"]
 
 DEFAULT = "zstd:1"
 
@@ -47,21 +47,18 @@ def check_codec(text: str) -> tuple[str, int]:
     return name, level
 
 
-def compressor(text: str, version: int) -> Any:
-    """The codec as the Zarr library takes it; Blosc is Zstandard after a shuffle of bits."""
+def codec_metadata(text: str, version: int, itemsize: int) -> dict[str, Any] | None:
+    """The codec as the metadata of an array has it; Blosc is Zstandard after a shuffle of bits."""
     name, level = check_codec(text)
     if name == "none":
         return None
-    if version == 2:
-        import numcodecs
-
-        if name == "blosc":
-            return numcodecs.Blosc("zstd", level, numcodecs.Blosc.BITSHUFFLE)
-        return numcodecs.Zstd(level) if name == "zstd" else numcodecs.GZip(level)
-    import zarr.codecs
-
-    if name == "blosc":
-        return zarr.codecs.BloscCodec(cname="zstd", clevel=level, shuffle="bitshuffle")
+    found: dict[str, Any] = {"level": level}
     if name == "zstd":
-        return zarr.codecs.ZstdCodec(level=level)
-    return zarr.codecs.GzipCodec(level=level)
+        found["checksum"] = False
+    if name == "blosc":
+        found = {"cname": "zstd", "clevel": level, "shuffle": 2, "blocksize": 0}
+    if version == 2:
+        return {"id": name, **found}
+    if name == "blosc":
+        found |= {"typesize": itemsize, "shuffle": "bitshuffle"}
+    return {"name": name, "configuration": found}

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from lunette.scale import hdf5, marks, nifti, npy, volumes
-from lunette.scale.containers import container_of
+from lunette.scale.containers import container_of, is_remote
 from lunette.scale.described import NOTHING, Kept
 from lunette.scale.errors import ScaleError
 from lunette.scale.storage import Storage
@@ -47,10 +47,13 @@ class Source:
     told: str = ""
     kept: Kept = NOTHING
 
-    def read(self, ranges: Ranges) -> Array:
-        """The cells of these ranges; an unreadable chunk is named as the file has it."""
+    def read(self, ranges: Ranges, again: bool = False) -> Array:
+        """The cells of these ranges; an unreadable chunk is named as the file has it.
+
+        With `again` they may lie in memory that the next such reading of this thread uses again.
+        """
         stored, chunks, shape = (self._in_file(v) for v in (ranges, self.chunks, self.shape))
-        block = _read(self.path, self.kind, self.inner, stored, chunks, shape)
+        block = _read(self.path, self.kind, self.inner, stored, chunks, shape, again)
         if not block.dtype.isnative:  # in place: memory was counted for one slab
             block = block.byteswap(inplace=block.flags.writeable).view(self.dtype)
         return block.transpose(self.order)
@@ -102,15 +105,15 @@ class Level:
     attributes: str = "{}"
     copied: bool = False
 
-    def read(self, ranges: Ranges) -> Array:
+    def read(self, ranges: Ranges, again: bool = False) -> Array:
         """The cells of these ranges; an unreadable chunk is named."""
-        return _read(self.path, self.kind, "", ranges, self.chunks, self.shape)
+        return _read(self.path, self.kind, "", ranges, self.chunks, self.shape, again)
 
     def write(self, ranges: Ranges, block: Array) -> None:
         """Put a block in its place; a Zarr chunk appears whole or not at all."""
         place = tuple(slice(lo, hi) for lo, hi in ranges)
         if self.kind == "zarr":
-            _zarr_to_write(self.path)[place] = block
+            _zarr_to_write(self)[place] = block
             return
         npy.write(self.path, ranges, block)
 
@@ -124,9 +127,17 @@ def chunks_of(ranges: Ranges, chunks: Shape) -> list[Shape]:
 # -- reading --
 
 
-def _read(path: str, kind: str, inner: str, ranges: Ranges, chunks: Shape, shape: Shape) -> Array:
+def _read(
+    path: str,
+    kind: str,
+    inner: str,
+    ranges: Ranges,
+    chunks: Shape,
+    shape: Shape,
+    again: bool = False,
+) -> Array:
     try:
-        return _cells(path, kind, inner, ranges)
+        return _cells(path, kind, inner, ranges, again)
     except Exception as error:
         culprit = f"positions {ranges}"
         for index in chunks_of(ranges, chunks):
@@ -142,12 +153,15 @@ def _read(path: str, kind: str, inner: str, ranges: Ranges, chunks: Shape, shape
         raise ScaleError(f"cannot read {culprit} of {where}: {error}") from error
 
 
-def _cells(path: str, kind: str, inner: str, ranges: Ranges) -> Array:
+def _cells(path: str, kind: str, inner: str, ranges: Ranges, again: bool = False) -> Array:
     place = tuple(slice(lo, hi) for lo, hi in ranges)
     if kind == "npy":
         return npy.read(path, ranges)
     if kind == "zarr":
-        return np.asarray(_zarr(path, inner)[place])
+        array = _zarr(path, inner)
+        if again and hasattr(array, "read_again"):
+            return np.asarray(array.read_again(place))
+        return np.asarray(array[place])
     if kind == "hdf5":
         return hdf5.read(path, inner, ranges)
     if kind == "nifti":
@@ -161,16 +175,17 @@ def _cells(path: str, kind: str, inner: str, ranges: Ranges) -> Array:
 
 @lru_cache(maxsize=64)
 def _zarr(path: str, inner: str) -> Any:
-    from lunette.scale.bounded_zarr import open_array
+    from lunette.scale.zarr_arrays import open_array
 
-    return open_array(path, inner, cells=True)
+    return open_array(path, inner)
 
 
 @lru_cache(maxsize=64)
-def _zarr_to_write(path: str) -> Any:
-    import zarr
+def _zarr_to_write(level: Level) -> Any:
+    from lunette.scale.zarr_arrays import open_to_write
+    from lunette.scale.zarr_output import array_metadata
 
-    return zarr.open_array(path, mode="r+")
+    return open_to_write(level.path, list(array_metadata(level).values())[-1])
 
 
 @lru_cache(maxsize=4)
@@ -211,7 +226,8 @@ def create_level(level: Level) -> None:
         from lunette.scale.zarr_output import create_array
 
         create_array(level)
-        marks.mark(Path(level.path))
+        if not is_remote(level.path):
+            marks.mark(Path(level.path))
         return
     Path(level.path).parent.mkdir(parents=True, exist_ok=True)
     array = np.lib.format.open_memmap(level.path, "w+", np.dtype(level.dtype), level.shape)

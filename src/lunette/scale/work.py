@@ -40,6 +40,7 @@ from lunette.scale.opening import kind_of, open_source
 from lunette.scale.operators import apply, check_dtype
 from lunette.scale.packages import require, require_for
 from lunette.scale.plan import Job, Pass, Step, check_count, check_room, plan_passes, tiles_at_once
+from lunette.scale.remote_output import RemoteWorkspace, check_remote
 from lunette.scale.run import bytes_left, run
 from lunette.scale.storage import Storage
 from lunette.scale.stores import Level, Source, create_level, open_handles_for
@@ -74,7 +75,7 @@ Say = Callable[[str], None]
 def pool(
     operator: str,
     source: str | Path,
-    out: Path,
+    out: Path | str,
     kernel: tuple[int, ...],
     stride: Any = None,
     padding: Any = 0,
@@ -101,7 +102,7 @@ def pool(
 def pyramid(
     operator: str | None,
     source: str | Path,
-    out: Path | None,
+    out: Path | str | None,
     levels: int | None = None,
     options: Options | None = None,
     progress: Progress | None = None,
@@ -164,7 +165,7 @@ def _silent(text: str) -> None:
 def _do(
     operator: str,
     source: Source,
-    out: Path,
+    out: Any,
     steps: tuple[Step, ...],
     multiscale: bool,
     storage: Storage,
@@ -179,21 +180,27 @@ def _do(
     if mark is not None:
         checked(lambda: missing.check(operator, dtype, mark))
     added: tuple[str, ...] = ()
+    space: Workspace | None = None
     if image is not None:
         kind, out, added = "zarr", image.folder, image.names(len(steps))
         finals = [out / name for name in added]
     else:
         kind = kind_of(out, "OUT")
-        out = check_out(out)
-        finals = outputs.final_paths(out, kind, multiscale, len(steps))
-        if not is_remote(source.path):
-            check_paths(Path(source.path), out, finals)
+        if is_remote(str(out)):
+            check_remote(source.path, str(out))
+            space = RemoteWorkspace(str(out))
+            out, finals = space.out, []
+        else:
+            out = check_out(Path(out))
+            finals = outputs.final_paths(out, kind, multiscale, len(steps))
+            if not is_remote(source.path):
+                check_paths(Path(source.path), out, finals)
     for step in steps:
         check_lengths(step)
     if image is None:
         outputs.check_format(out, kind, source, steps[-1].out_shape, multiscale)
     with locked([out] if added else [out, *finals]):
-        space = Workspace(out, kind, finals)
+        space = space or Workspace(out, kind, finals)
         begun = space.examine(options.resume, options.force)
         root = space.root(space.journal.token if begun else uuid.uuid4().hex[:12])
         job = _job(operator, source, root, kind, steps, multiscale, storage, options)
@@ -261,7 +268,7 @@ def _work(
         totals[0],
         totals[1],
         time.perf_counter() - started,
-        str(out),
+        getattr(space, "url", str(out)),
     )
 
 
@@ -316,7 +323,7 @@ def _begin(
         else:
             space.clear()
             journal.start(
-                job, json.loads(json.dumps([asdict(p) for p in job.passes])), root.name, force
+                job, json.loads(json.dumps([asdict(p) for p in job.passes])), space.token, force
             )
         if journal.levels:
             outputs.tidy(root, kind)
@@ -331,6 +338,11 @@ def _begin(
             with suppress(OSError, ScaleError):
                 space.remove()
         raise ScaleError(f"cannot make {space.out}: {error}") from error
+    except ScaleError:  # a place on the network that takes nothing
+        if not resumed:
+            with suppress(OSError, ScaleError):
+                space.remove()
+        raise
 
 
 def _finish(job: Job, space: Workspace, root: Path, multiscale: bool) -> None:

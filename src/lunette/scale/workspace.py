@@ -40,9 +40,11 @@ class Workspace:
         self.out, self.kind, self.finals = out, kind, finals
         self.folder = folder_of(out)
         self.journal = Journal(journal_of(out))
+        self.token = ""
 
     def root(self, token: str) -> Path:
         """The folder of a run's levels. No two runs share it, so that a late writer finds no place."""
+        self.token = token
         return self.folder / token
 
     # -- what may be done with what is there --

@@ -5,67 +5,137 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import sys
 import uuid
 from contextlib import suppress
+from math import isfinite, isnan
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from lunette.scale.storage import Storage, compressor
+from lunette.scale.containers import container_of, is_remote, new_file
+from lunette.scale.storage import Storage, codec_metadata
 from lunette.scale.stores import Level, chunks_of
 from lunette.scale.zarr_metadata import chunk_key
 
 __all__ = [
+    "array_metadata",
     "copy_chunks",
     "copy_file",
     "create_array",
     "create_group",
+    "group_metadata",
     "replace_json",
+    "send_json",
     "set_attributes",
+    "waits",
 ]
+
+
+LARGEST_FILE = 1 << 40
+"""Bytes of a chunk that is sent as it is."""
 
 
 def create_array(level: Level) -> None:
     """An empty array: as another one is stored, or as it was asked for."""
+    if is_remote(level.path):
+        if not waits(level):
+            send_json(level.path, array_metadata(level))
+        return
+    folder = Path(level.path)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, value in array_metadata(level).items():
+        replace_json(folder / name, value)
+
+
+def waits(level: Level) -> bool:
+    """Whether the metadata of an array on the network comes after its chunks.
+
+    That of the levels of an image need not: it is the metadata of their group that tells of them.
+    """
+    if level.path.rpartition("/")[2].isdecimal():
+        return False
+    from lunette.scale.zarr_arrays import writer_of
+
+    return writer_of(level.path, list(array_metadata(level).values())[-1]) is not None
+
+
+def send_json(url: str, files: dict[str, dict[str, Any]]) -> None:
+    """Files of metadata, one after the other, to a place on the network."""
+    container: Any = container_of(url)
+    for name, value in files.items():
+        container.write(name, json.dumps(value, indent=2).encode())
+
+
+def group_metadata(version: int, attributes: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The metadata files of a group; the one that makes it a group is the last."""
+    if version == 2:
+        return {".zattrs": attributes, ".zgroup": {"zarr_format": 2}}
+    return {"zarr.json": {"zarr_format": 3, "node_type": "group", "attributes": attributes}}
+
+
+def array_metadata(level: Level) -> dict[str, dict[str, Any]]:
+    """The metadata files of an array; the one that makes it an array is the last."""
     storage = level.storage
     assert storage is not None
     attributes = json.loads(level.attributes)
     if storage.version == 2:
         attributes["_ARRAY_DIMENSIONS"] = list(level.names)
-    if storage.like:
-        _create_like(level, storage, attributes)
-        return
-    import zarr
-
-    options: dict[str, Any] = {"shards": storage.shards, "dimension_names": list(level.names)}
-    if storage.version == 2:
-        options = {"chunk_key_encoding": {"name": "v2", "separator": "/"}}
-    zarr.create_array(
-        level.path,
-        shape=level.shape,
-        dtype=level.dtype,
-        chunks=storage.chunks,
-        compressors=compressor(storage.codec, storage.version),
-        fill_value=np.dtype(level.dtype).type(level.fill),
-        attributes=attributes,
-        zarr_format=storage.version,
-        overwrite=True,
-        **options,
-    )
+        found = json.loads(storage.like) if storage.like else _metadata_2(level, storage)
+        found |= {"zarr_format": 2, "shape": list(level.shape)}
+        return {".zattrs": attributes, ".zarray": found}
+    found = json.loads(storage.like) if storage.like else _metadata_3(level, storage)
+    found |= {"shape": list(level.shape), "attributes": attributes}
+    return {"zarr.json": {**found, "dimension_names": list(level.names)}}
 
 
-def _create_like(level: Level, storage: Storage, attributes: dict[str, Any]) -> None:
-    folder = Path(level.path)
-    folder.mkdir(parents=True, exist_ok=True)
-    metadata = {**json.loads(storage.like), "shape": list(level.shape)}
-    if storage.version == 2:
-        metadata["zarr_format"] = 2
-        replace_json(folder / ".zattrs", attributes)
-        replace_json(folder / ".zarray", metadata)
-        return
-    metadata |= {"attributes": attributes, "dimension_names": list(level.names)}
-    replace_json(folder / "zarr.json", metadata)
+def _metadata_2(level: Level, storage: Storage) -> dict[str, Any]:
+    return {
+        "chunks": list(storage.chunks),
+        "dtype": np.dtype(level.dtype).str,
+        "compressor": codec_metadata(storage.codec, 2, np.dtype(level.dtype).itemsize),
+        "fill_value": _fill(level),
+        "order": "C",
+        "filters": None,
+        "dimension_separator": "/",
+    }
+
+
+def _metadata_3(level: Level, storage: Storage) -> dict[str, Any]:
+    dtype = np.dtype(level.dtype)
+    order = {"configuration": {"endian": sys.byteorder}} if dtype.itemsize > 1 else {}
+    codecs: list[Any] = [{"name": "bytes", **order}]
+    compressor = codec_metadata(storage.codec, 3, dtype.itemsize)
+    codecs += [] if compressor is None else [compressor]
+    if storage.shards:
+        index = [{"name": "bytes", "configuration": {"endian": "little"}}, {"name": "crc32c"}]
+        inside = {"chunk_shape": list(storage.chunks), "codecs": codecs, "index_codecs": index}
+        inside["index_location"] = "end"
+        codecs = [{"name": "sharding_indexed", "configuration": inside}]
+    return {
+        "zarr_format": 3,
+        "node_type": "array",
+        "data_type": dtype.name,
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": list(storage.unit)}},
+        "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
+        "fill_value": _fill(level),
+        "codecs": codecs,
+        "storage_transformers": [],
+    }
+
+
+def _fill(level: Level) -> Any:
+    """What stands where nothing was written, as JSON."""
+    kind = np.dtype(level.dtype).kind
+    if kind == "b":
+        return bool(level.fill)
+    if kind != "f":
+        return int(level.fill)
+    value = float(level.fill)
+    if isfinite(value):
+        return value
+    return "NaN" if isnan(value) else ("Infinity" if value > 0 else "-Infinity")
 
 
 def create_group(folder: Path, version: int) -> None:
@@ -99,11 +169,16 @@ def replace_json(path: Path, value: Any, temporary_name: str = "") -> None:
     temporary.replace(path)
 
 
-def copy_chunks(origin: Path, target: Path, storage: Storage, ranges: Any) -> None:
+def copy_chunks(origin: Path, target: Path | str, storage: Storage, ranges: Any) -> None:
     """The stored chunks of these cells, or their shards, from one array to another that is stored alike."""
     metadata = json.loads(storage.like)
     for index in chunks_of(ranges, storage.unit):
         key = chunk_key(metadata, index)
+        if is_remote(str(target)):
+            data = container_of(str(origin)).read(key, None, LARGEST_FILE)
+            if data is not None:
+                container_of(str(target)).write(key, data)
+            continue
         try:
             copy_file(f"{origin}/{key}", f"{target}/{key}")
         except FileNotFoundError:  # it holds the fill value alone
@@ -115,7 +190,7 @@ def copy_file(source: str | Path, target: str | Path) -> None:
     temporary = f"{target}.{uuid.uuid4().hex}.partial"
     with open(source, "rb") as a:
         try:
-            with _new_file(temporary) as b:
+            with new_file(temporary) as b:
                 if not _copied_by_the_system(a.fileno(), b.fileno()):
                     shutil.copyfileobj(a, b, 1 << 20)
             os.replace(temporary, target)
@@ -123,15 +198,6 @@ def copy_file(source: str | Path, target: str | Path) -> None:
             with suppress(FileNotFoundError):
                 os.unlink(temporary)
             raise
-
-
-def _new_file(path: str) -> Any:
-    """A file to write; the folder that it lies in is made when it is missed."""
-    try:
-        return open(path, "wb")
-    except FileNotFoundError:
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        return open(path, "wb")
 
 
 def _copied_by_the_system(a: int, b: int) -> bool:

@@ -13,6 +13,7 @@ from lunette.scale.containers import Container, container_of, is_remote
 from lunette.scale.described import Described
 from lunette.scale.errors import ScaleError
 from lunette.scale.ngff import multiscales_of, read_image
+from lunette.scale.zarr_arrays import open_array
 from lunette.scale.zarr_metadata import NAMES, Node, node, node_or_none
 
 __all__ = ["check_name", "describe", "store_and_path"]
@@ -49,8 +50,6 @@ def store_and_path(place: str, inner: str) -> tuple[str, str]:
 
 def describe(place: str, array: str, series: int | None) -> tuple[str, Described]:
     """The store, and what it says of the array that is meant."""
-    from lunette.scale.bounded_zarr import open_array
-
     check_name(array, "--array")
     here = node(container_of(place))
     if here.kind == "array" and array:
