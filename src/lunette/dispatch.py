@@ -44,7 +44,19 @@ Array = np.ndarray[Any, Any]
 
 
 class SlowPathWarning(UserWarning):
-    """No kernel serves this call, so the specification answers: right, and slow."""
+    """No kernel serves this call, so the specification answers: right, and slow.
+
+    Examples
+    --------
+    Ask for the specification by name, or let the warning be an error:
+
+    >>> import warnings
+    >>> import lunette as ln
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("error", ln.SlowPathWarning)
+    ...     ln.max_pool([1.0, 5.0], (2,), backend="spec")
+    array([5.])
+    """
 
 
 class Backend(NamedTuple):
@@ -97,7 +109,33 @@ def register(backend: Backend) -> None:
 
 
 def forward(op: Op, *operands: Any, backend: str | None = None) -> Any:
-    """The op's value."""
+    """The op's value.
+
+    Parameters
+    ----------
+    op : Op
+        What to compute.
+    *operands : array_like
+        x of a pooling; x, weight and perhaps bias of a convolution.
+    backend : {"cpu", "triton", "spec"}, optional
+        Who computes; the fastest that serves the call by default.
+
+    Returns
+    -------
+    array
+        Of the library that the operands are of.
+
+    Raises
+    ------
+    ValueError, TypeError
+        With the argument, its value, the axis and the remedy, before anything is computed.
+
+    Examples
+    --------
+    >>> import lunette as ln
+    >>> ln.forward(ln.MaxPool((2,)), [1.0, 5.0, 2.0, 3.0])
+    array([5., 3.])
+    """
     if not isinstance(op, Op):
         _refuse(op)
     if op.axes is not None and not _takes_axes(operands):
@@ -111,7 +149,34 @@ def forward(op: Op, *operands: Any, backend: str | None = None) -> Any:
 
 
 def forward_with_indices(op: Op, *operands: Any, backend: str | None = None) -> Any:
-    """A max's value, and each winner's flat position in the pooled axes (int64; −1: no cell)."""
+    """A max's value, and each winner's flat position in the pooled axes (int64; −1: no cell).
+
+    Parameters
+    ----------
+    op : Op
+        A max or a min.
+    *operands : array_like
+        x.
+    backend : {"cpu", "triton", "spec"}, optional
+        Who computes; the fastest that serves the call by default.
+
+    Returns
+    -------
+    tuple of array
+        The value, and the indices.
+
+    Raises
+    ------
+    ValueError, TypeError
+        With the argument, its value, the axis and the remedy; also for an op that has no winners.
+
+    Examples
+    --------
+    >>> import lunette as ln
+    >>> from lunette.dispatch import forward_with_indices
+    >>> forward_with_indices(ln.MaxPool((2,)), [1.0, 5.0, 2.0, 3.0])
+    (array([5., 3.]), array([1, 3]))
+    """
     if not isinstance(op, Op):
         _refuse(op)
     if op.axes is not None and not _takes_axes(operands):
@@ -127,7 +192,35 @@ def forward_with_indices(op: Op, *operands: Any, backend: str | None = None) -> 
 
 
 def jvp(op: Op, operands: Any, tangents: Any, backend: str | None = None) -> Any:
-    """The directional derivative at `operands` along `tangents`; a bare array is one operand."""
+    """The directional derivative at `operands` along `tangents`; a bare array is one operand.
+
+    Parameters
+    ----------
+    op : Op
+        What to differentiate.
+    operands : array_like or tuple of array_like
+        Where: x bare, or all operands as a tuple.
+    tangents : array_like or tuple of array_like
+        A direction of the shape and dtype of each operand.
+    backend : {"cpu", "triton", "spec"}, optional
+        Who computes; the fastest that serves the call by default.
+
+    Returns
+    -------
+    array
+        The change of the result, of its shape and dtype.
+
+    Raises
+    ------
+    ValueError, TypeError
+        With the argument, its value, the axis and the remedy, before anything is computed.
+
+    Examples
+    --------
+    >>> import lunette as ln
+    >>> ln.jvp(ln.MaxPool((2,)), [1.0, 5.0], [10.0, 20.0])
+    array([20.])
+    """
     if not isinstance(op, Op):
         _refuse(op)
     operands, tangents = _tuple(operands), _tuple(tangents)
@@ -154,6 +247,35 @@ def vjp(
     """The gradient in each operand; bare for a bare operand, a tuple otherwise.
 
     `needs` says whose gradients are wanted; an operand that needs none may have None.
+
+    Parameters
+    ----------
+    op : Op
+        What to differentiate.
+    operands : array_like or tuple of array_like
+        Where: x bare, or all operands as a tuple.
+    grad : array_like
+        The gradient of the result, of its shape and dtype.
+    backend : {"cpu", "triton", "spec"}, optional
+        Who computes; the fastest that serves the call by default.
+    needs : tuple of bool, optional
+        Of which operands a gradient is wanted. Default: of all.
+
+    Returns
+    -------
+    array or tuple of array
+        A gradient for each operand.
+
+    Raises
+    ------
+    ValueError, TypeError
+        With the argument, its value, the axis and the remedy, before anything is computed.
+
+    Examples
+    --------
+    >>> import lunette as ln
+    >>> ln.vjp(ln.MaxPool((2,)), [1.0, 5.0], [7.0])
+    array([0., 7.])
     """
     if not isinstance(op, Op):
         _refuse(op)
@@ -181,7 +303,35 @@ def vjp(
 
 
 def backend_for(op: Op, *operands: Any, verb: str = "forward") -> str:
-    """The name of the backend that serves this call: `"spec"` where no kernel does."""
+    """The name of the backend that serves this call: `"spec"` where no kernel does.
+
+    Parameters
+    ----------
+    op : Op
+        What would be computed.
+    *operands : array_like
+        On what; only shapes and dtypes matter.
+    verb : {"forward", "forward_with_indices", "jvp", "vjp"}, default "forward"
+        Which verb.
+
+    Returns
+    -------
+    str
+        "cpu", "triton" or "spec".
+
+    Raises
+    ------
+    ValueError, TypeError
+        For what the call itself would refuse.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import lunette as ln
+    >>> from fractions import Fraction
+    >>> ln.backend_for(ln.MaxPool((2,)), np.array([Fraction(1), Fraction(2)]))
+    'spec'
+    """
     if not isinstance(op, Op):
         _refuse(op)
     choice(verb, "verb", VERBS)

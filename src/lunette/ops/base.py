@@ -49,7 +49,18 @@ def kind_of(dtype: np.dtype[Any], name: str = "an operand") -> str:
 
 
 class Op:
-    """A window operator. Subclasses are frozen dataclasses; equal fields make equal ops."""
+    """A window operator. Subclasses are frozen dataclasses; equal fields make equal ops.
+
+    An op is called with arrays, and has the verbs `jvp` and `vjp`; `out_shape` and `result_dtype` tell what comes of shapes and
+    dtypes before there is an array. It is hashable, holds no array, and its `repr` pastes back.
+
+    Examples
+    --------
+    >>> import lunette as ln
+    >>> op = ln.MaxPool((2, 2))
+    >>> isinstance(op, ln.Op), op == ln.MaxPool([2, 2]), op.out_shape((8, 6, 4))
+    (True, True, (8, 3, 2))
+    """
 
     _hash: int
     _text: str
@@ -82,11 +93,56 @@ class Op:
     # -- the signature: shapes and dtypes, before any array is touched --
 
     def out_shape(self, *shapes: Shape) -> Shape:
-        """Shape of the result for operands of these shapes; a ValueError where there is none."""
+        """Shape of the result for operands of these shapes; a ValueError where there is none.
+
+        Parameters
+        ----------
+        *shapes : tuple of int
+            The shape of each operand.
+
+        Returns
+        -------
+        tuple of int
+            The shape of the result.
+
+        Raises
+        ------
+        ValueError, TypeError
+            Where there is no result, with the axis and why.
+
+        Examples
+        --------
+        >>> import lunette as ln
+        >>> ln.Conv((3, 3), padding=1).out_shape((8, 3, 32, 32), (16, 3, 3, 3))
+        (8, 16, 32, 32)
+        """
         raise NotImplementedError
 
     def result_dtype(self, *dtypes: np.dtype[Any]) -> np.dtype[Any]:
-        """dtype of the result for operands of these dtypes."""
+        """dtype of the result for operands of these dtypes.
+
+        Parameters
+        ----------
+        *dtypes : numpy.dtype
+            The dtype of each operand.
+
+        Returns
+        -------
+        numpy.dtype
+            The dtype of the result.
+
+        Raises
+        ------
+        TypeError
+            For a dtype that the op does not take.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import lunette as ln
+        >>> ln.AvgPool((2,)).result_dtype(np.dtype("int32"))
+        dtype('float64')
+        """
         raise NotImplementedError
 
     def check_operands(self, shapes: tuple[Shape, ...], dtypes: tuple[np.dtype[Any], ...]) -> Shape:
@@ -152,7 +208,29 @@ class Op:
     # -- the verbs --
 
     def __call__(self, *operands: Any) -> Any:
-        """The op's value; the same kind of array out as in."""
+        """The op's value; the same kind of array out as in.
+
+        Parameters
+        ----------
+        *operands : array_like
+            x of a pooling; x, weight and perhaps bias of a convolution.
+
+        Returns
+        -------
+        array
+            Of the library that the operands are of.
+
+        Raises
+        ------
+        ValueError, TypeError
+            With the argument, its value, the axis and the remedy, before anything is computed.
+
+        Examples
+        --------
+        >>> import lunette as ln
+        >>> ln.MaxPool((2,))([1.0, 5.0, 2.0, 3.0])
+        array([5., 3.])
+        """
         if len(operands) == 1:
             direct = DIRECT.get(type(operands[0]))
             if direct is not None:
@@ -179,6 +257,17 @@ class Op:
         -------
         array
             The change of the result, of its shape and dtype.
+
+        Raises
+        ------
+        ValueError, TypeError
+            With the argument, its value, the axis and the remedy, before anything is computed.
+
+        Examples
+        --------
+        >>> import lunette as ln
+        >>> ln.AvgPool((2,)).jvp([1.0, 5.0], [1.0, 0.0])
+        array([0.5])
         """
         from lunette.dispatch import jvp
 
@@ -200,6 +289,17 @@ class Op:
         -------
         array or tuple of arrays
             A gradient for each operand: bare for a bare operand, a tuple otherwise.
+
+        Raises
+        ------
+        ValueError, TypeError
+            With the argument, its value, the axis and the remedy, before anything is computed.
+
+        Examples
+        --------
+        >>> import lunette as ln
+        >>> ln.AvgPool((2,)).vjp([1.0, 5.0], [1.0])
+        array([0.5, 0.5])
         """
         from lunette.dispatch import vjp
 

@@ -12,10 +12,14 @@ from lunette import ops
 from lunette.adapters import torch as adapter
 from lunette.arguments import flag, size
 from lunette.torch import convolution
+from lunette.torch.nn.words import documented
 
 __all__ = ["Conv"]
 
 
+@documented(
+    "nn.Conv(3, 8, (3, 3), padding=1)(torch.ones(1, 3, 6, 6)).shape", "torch.Size([1, 8, 6, 6])"
+)
 class Conv(nn.Module):  # type: ignore[misc]
     """A convolution over the last `len(kernel)` axes, with a weight and a bias as torch's modules have them.
 

@@ -12,6 +12,7 @@ from lunette.adapters import torch as adapter
 from lunette.arguments import flag
 from lunette.ops.pooling import Pooling
 from lunette.torch import eager
+from lunette.torch.nn.words import documented
 from lunette.torch.speed import is_slower
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
 ]
 
 
+@documented("nn.Pool(ln.MaxPool((2, 2)))(torch.ones(1, 4, 4)).shape", "torch.Size([1, 2, 2])")
 class Pool(nn.Module):  # type: ignore[misc]
     """Any pooling op as a module; the op decides which axes are pooled, the last if it does not say.
 
@@ -61,6 +63,7 @@ class Pool(nn.Module):  # type: ignore[misc]
         return f"{inside}, return_indices=True" if self.return_indices else inside
 
 
+@documented("nn.MaxPool((2, 2), axes=(0, 1))(torch.ones(4, 4, 3)).shape", "torch.Size([2, 2, 3])")
 class MaxPool(Pool):
     """The largest cell of each window."""
 
@@ -80,6 +83,7 @@ class MaxPool(Pool):
         super().__init__(op, return_indices)
 
 
+@documented("nn.AvgPool((2,))(torch.tensor([1.0, 3.0]))", "tensor([2.])")
 class AvgPool(Pool):
     """The mean of each window."""
 
@@ -101,6 +105,10 @@ class AvgPool(Pool):
         )
 
 
+@documented(
+    "nn.SmoothMaxPool((2, 2), 1.0, learnable=True)",
+    "SmoothMaxPool((2, 2), beta=1.0, learnable=True)",
+)
 class SmoothMaxPool(Pool):
     """`(1/beta) log Σ exp(beta·x)` of each window, with a beta that stays or is learned.
 
@@ -138,6 +146,7 @@ class SmoothMaxPool(Pool):
         return f"{super().extra_repr()}, learnable=True" if learned else super().extra_repr()
 
 
+@documented("nn.AdaptiveAvgPool((2, None))(torch.ones(1, 4, 3)).shape", "torch.Size([1, 2, 3])")
 class AdaptiveAvgPool(Pool):
     """The mean of each of `output_size` bins; None keeps an axis as it is."""
 
@@ -145,6 +154,7 @@ class AdaptiveAvgPool(Pool):
         super().__init__(ops.AdaptiveAvgPool(output_size, axes=axes))
 
 
+@documented("nn.AdaptiveMaxPool((2,))(torch.tensor([1.0, 3.0, 2.0]))", "tensor([3., 3.])")
 class AdaptiveMaxPool(Pool):
     """The largest cell of each of `output_size` bins; None keeps an axis as it is."""
 
@@ -159,6 +169,7 @@ class AdaptiveMaxPool(Pool):
         super().__init__(ops.AdaptiveMaxPool(output_size, ties, axes=axes), return_indices)
 
 
+@documented("nn.GlobalAvgPool(2, keepdims=False)(torch.ones(8, 4, 4)).shape", "torch.Size([8])")
 class GlobalAvgPool(Pool):
     """The mean over the last `ndim` axes, or over `axes`."""
 
@@ -166,6 +177,7 @@ class GlobalAvgPool(Pool):
         super().__init__(ops.GlobalAvgPool(ndim, keepdims, axes=axes))
 
 
+@documented("nn.GlobalMaxPool(axes=(0, 1))(torch.ones(4, 4, 3)).shape", "torch.Size([1, 1, 3])")
 class GlobalMaxPool(Pool):
     """The largest cell over the last `ndim` axes, or over `axes`."""
 

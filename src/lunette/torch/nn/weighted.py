@@ -10,10 +10,12 @@ from torch.nn import functional
 
 from lunette import ops
 from lunette.arguments import choice, flag, size
+from lunette.torch.nn.words import documented
 
 __all__ = ["BlurPool", "GeM", "SoftPool"]
 
 
+@documented("nn.GeM(p=3.0)(torch.ones(1, 8, 4, 4)).shape", "torch.Size([1, 8, 1, 1])")
 class GeM(nn.Module):  # type: ignore[misc]
     """The generalised mean over the last `ndim` axes: the p-th root of the mean of `max(x, eps)ᵖ`; p is learned by default."""
 
@@ -45,6 +47,7 @@ class GeM(nn.Module):  # type: ignore[misc]
         )
 
 
+@documented("nn.SoftPool((2, 2))(torch.ones(1, 4, 4)).shape", "torch.Size([1, 2, 2])")
 class SoftPool(nn.Module):  # type: ignore[misc]
     """`Σ x·exp(beta·x) / Σ exp(beta·x)` of each window: a smooth max's derivative along x, finite for every finite x.
 
@@ -76,6 +79,7 @@ MODES = ("reflect", "replicate", "zeros")
 """What BlurPool may put around x."""
 
 
+@documented("nn.BlurPool()(torch.ones(1, 8, 6, 6)).shape", "torch.Size([1, 8, 3, 3])")
 class BlurPool(nn.Module):  # type: ignore[misc]
     """A binomial filter of `kernel` cells on each of the last `ndim` axes, then every `stride`-th cell: shift-invariant downsampling.
 
