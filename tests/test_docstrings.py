@@ -1,5 +1,6 @@
 """Every public name says its parameters in numpydoc, its example runs, and the reference lists it."""
 
+import ast
 import doctest
 import importlib
 import inspect
@@ -7,12 +8,18 @@ import re
 
 import pytest
 
-from lunette import dispatch, warmup
+import lunette as ln
+from lunette import dispatch, functional, warmup
 from tests.test_front import ROOT
 
 OPTIONAL = {"torch": "torch", "torch.nn": "torch", "jax": "jax", "onnx": "onnx", "verify": "onnx"}
 PARTS = ["", "testing", "offsets", "tape", "spec", "bounds", "drawing", "check", *OPTIONAL]
 REFERENCE = (ROOT / "docs" / "reference.rst").read_text(encoding="utf-8")
+OPS = [
+    name
+    for name in ln.__all__
+    if inspect.isclass(getattr(ln, name)) and issubclass(getattr(ln, name), ln.Op) and name != "Op"
+]
 DATA = {"NOWHERE", "CURVATURES", "RULES", "OPS", "VERBS", "primitive"}
 """Public names that are neither functions nor classes."""
 
@@ -81,3 +88,26 @@ def test_the_reference_lists_every_public_name(part):
     for name in names_of(part):
         full = f"lunette.{part}.{name}".replace("..", ".")
         assert full in listed or (not part and name in inside), full
+
+
+def test_type_checkers_are_told_the_same_arguments():
+    """The stub beside `functional.py` has each function's arguments, in their order, with the same ones optional."""
+    source = ROOT / "src" / "lunette" / "functional"
+    told = ast.parse(source.with_suffix(".pyi").read_text(encoding="utf-8"))
+    stubs = [node for node in told.body if isinstance(node, ast.FunctionDef)]
+    assert {stub.name for stub in stubs} == set(functional.__all__)
+    for stub in stubs:
+        real = inspect.signature(getattr(functional, stub.name)).parameters
+        named = stub.args.args + stub.args.kwonlyargs
+        assert [argument.arg for argument in named] == list(real), stub.name
+        needed = {a.arg for a in stub.args.args[: len(stub.args.args) - len(stub.args.defaults)]}
+        required = {name for name, p in real.items() if p.default is p.empty}
+        assert needed == required, stub.name
+
+
+@pytest.mark.parametrize("name", [*functional.__all__, *OPS])
+def test_a_signature_says_what_is_known(name):
+    """`Any` stands for arrays alone."""
+    arrays = {"x", "weight", "bias", "values", "indices"}
+    for parameter in inspect.signature(getattr(ln, name)).parameters.values():
+        assert parameter.name in arrays or "Any" not in str(parameter.annotation), parameter

@@ -11,10 +11,11 @@ import sys
 import warnings
 from functools import lru_cache
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 
+from lunette.annotations import Given, Numbers, Plain
 from lunette.arguments import choice, listed, shown
 from lunette.axes import Turn, gradient_fits, shapes_fit
 from lunette.inputs import array
@@ -108,6 +109,10 @@ def register(backend: Backend) -> None:
 # -- the verbs --
 
 
+@overload
+def forward(op: Op, x: Plain, /, *more: Any, backend: str | None = None) -> Array: ...
+@overload
+def forward(op: Op, x: Given, /, *more: Any, backend: str | None = None) -> Given: ...
 def forward(op: Op, *operands: Any, backend: str | None = None) -> Any:
     """The op's value.
 
@@ -191,6 +196,14 @@ def forward_with_indices(op: Op, *operands: Any, backend: str | None = None) -> 
     )
 
 
+@overload
+def jvp(op: Op, operands: Numbers, tangents: Any, backend: str | None = None) -> Array: ...
+@overload
+def jvp(
+    op: Op, operands: tuple[Given, ...], tangents: Any, backend: str | None = None
+) -> Given: ...
+@overload
+def jvp(op: Op, operands: Given, tangents: Any, backend: str | None = None) -> Given: ...
 def jvp(op: Op, operands: Any, tangents: Any, backend: str | None = None) -> Any:
     """The directional derivative at `operands` along `tangents`; a bare array is one operand.
 
@@ -237,6 +250,30 @@ def jvp(op: Op, operands: Any, tangents: Any, backend: str | None = None) -> Any
     return interpreter.jvp(op, arrays, directions)
 
 
+@overload
+def vjp(
+    op: Op,
+    operands: Numbers,
+    grad: Any,
+    backend: str | None = None,
+    needs: tuple[bool, ...] | None = None,
+) -> Array: ...
+@overload
+def vjp(
+    op: Op,
+    operands: tuple[Given, ...],
+    grad: Any,
+    backend: str | None = None,
+    needs: tuple[bool, ...] | None = None,
+) -> tuple[Given, ...]: ...
+@overload
+def vjp(
+    op: Op,
+    operands: Given,
+    grad: Any,
+    backend: str | None = None,
+    needs: tuple[bool, ...] | None = None,
+) -> Given: ...
 def vjp(
     op: Op,
     operands: Any,

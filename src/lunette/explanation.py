@@ -125,7 +125,7 @@ def by_words(
     lengths, cells = _numbers(shape, "shape"), _numbers(window, "window")
     how: dict[str, Any] = {"stride": stride, "padding": padding}
     if reduction == "max":
-        op: Op = ln.MaxPool(cells, ties=ties, **how)
+        op: Op = ln.MaxPool(cells, **how, ties=ties)  # type: ignore[arg-type]
     else:
         op = (
             ln.AvgPool(cells, **how) if reduction == "mean" else ln.SmoothMaxPool(cells, 1.0, **how)

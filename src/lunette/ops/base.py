@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
 from lunette import records
+from lunette.annotations import Given, Numbers, Plain
 from lunette.arguments import choice, listed, shown, size, sizes, tuple_of_sizes
 from lunette.axes import chosen, places
 from lunette.regions import Sliding
@@ -207,6 +208,10 @@ class Op:
 
     # -- the verbs --
 
+    @overload
+    def __call__(self, x: Plain, /, *more: Any) -> np.ndarray[Any, Any]: ...
+    @overload
+    def __call__(self, x: Given, /, *more: Any) -> Given: ...
     def __call__(self, *operands: Any) -> Any:
         """The op's value; the same kind of array out as in.
 
@@ -241,6 +246,16 @@ class Op:
 
         return forward(self, *operands)
 
+    @overload
+    def jvp(
+        self, operands: Numbers, tangents: Any, backend: str | None = None
+    ) -> np.ndarray[Any, Any]: ...
+    @overload
+    def jvp(
+        self, operands: tuple[Given, ...], tangents: Any, backend: str | None = None
+    ) -> Given: ...
+    @overload
+    def jvp(self, operands: Given, tangents: Any, backend: str | None = None) -> Given: ...
     def jvp(self, operands: Any, tangents: Any, backend: str | None = None) -> Any:
         """The directional derivative at `operands` along `tangents`.
 
@@ -273,6 +288,16 @@ class Op:
 
         return jvp(self, operands, tangents, backend)
 
+    @overload
+    def vjp(
+        self, operands: Numbers, grad: Any, backend: str | None = None
+    ) -> np.ndarray[Any, Any]: ...
+    @overload
+    def vjp(
+        self, operands: tuple[Given, ...], grad: Any, backend: str | None = None
+    ) -> tuple[Given, ...]: ...
+    @overload
+    def vjp(self, operands: Given, grad: Any, backend: str | None = None) -> Given: ...
     def vjp(self, operands: Any, grad: Any, backend: str | None = None) -> Any:
         """The gradient in each operand, given the gradient of the result.
 

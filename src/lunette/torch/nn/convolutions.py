@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from lunette import ops
 from lunette.adapters import torch as adapter
+from lunette.annotations import Kernel, Padding, Sizes
 from lunette.arguments import flag, size
 from lunette.torch import convolution
 from lunette.torch.nn.words import documented
@@ -36,10 +37,10 @@ class Conv(nn.Module):  # type: ignore[misc]
         self,
         in_channels: int,
         out_channels: int,
-        kernel: Any,
-        stride: Any = 1,
-        padding: Any = 0,
-        dilation: Any = 1,
+        kernel: Kernel,
+        stride: Sizes = 1,
+        padding: Padding = 0,
+        dilation: Sizes = 1,
         groups: int = 1,
         bias: bool = True,
         always: bool = False,

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from lunette import ops
 from lunette.adapters import torch as adapter
+from lunette.annotations import Axes, Bins, Kernel, Padding, Sizes, Ties
 from lunette.arguments import flag
 from lunette.ops.pooling import Pooling
 from lunette.torch import eager
@@ -69,15 +70,15 @@ class MaxPool(Pool):
 
     def __init__(
         self,
-        kernel: Any,
-        stride: Any = None,
-        padding: Any = 0,
-        dilation: Any = 1,
+        kernel: Kernel,
+        stride: Sizes | None = None,
+        padding: Padding = 0,
+        dilation: Sizes = 1,
         ceil_mode: bool = False,
-        ties: str = "first",
+        ties: Ties = "first",
         return_indices: bool = False,
         *,
-        axes: Any = None,
+        axes: Axes = None,
     ) -> None:
         op = ops.MaxPool(kernel, stride, padding, dilation, ceil_mode, ties, axes=axes)
         super().__init__(op, return_indices)
@@ -89,15 +90,15 @@ class AvgPool(Pool):
 
     def __init__(
         self,
-        kernel: Any,
-        stride: Any = None,
-        padding: Any = 0,
-        dilation: Any = 1,
+        kernel: Kernel,
+        stride: Sizes | None = None,
+        padding: Padding = 0,
+        dilation: Sizes = 1,
         ceil_mode: bool = False,
         count_include_pad: bool = True,
         divisor_override: int | None = None,
         *,
-        axes: Any = None,
+        axes: Axes = None,
     ) -> None:
         counting = count_include_pad, divisor_override
         super().__init__(
@@ -118,16 +119,16 @@ class SmoothMaxPool(Pool):
 
     def __init__(
         self,
-        kernel: Any,
+        kernel: Kernel,
         beta: float,
-        stride: Any = None,
-        padding: Any = 0,
-        dilation: Any = 1,
+        stride: Sizes | None = None,
+        padding: Padding = 0,
+        dilation: Sizes = 1,
         ceil_mode: bool = False,
         count_include_pad: bool = True,
         learnable: bool = False,
         *,
-        axes: Any = None,
+        axes: Axes = None,
     ) -> None:
         op = ops.SmoothMaxPool(
             kernel, beta, stride, padding, dilation, ceil_mode, count_include_pad, axes=axes
@@ -150,7 +151,7 @@ class SmoothMaxPool(Pool):
 class AdaptiveAvgPool(Pool):
     """The mean of each of `output_size` bins; None keeps an axis as it is."""
 
-    def __init__(self, output_size: Any, *, axes: Any = None) -> None:
+    def __init__(self, output_size: Bins, *, axes: Axes = None) -> None:
         super().__init__(ops.AdaptiveAvgPool(output_size, axes=axes))
 
 
@@ -160,11 +161,11 @@ class AdaptiveMaxPool(Pool):
 
     def __init__(
         self,
-        output_size: Any,
-        ties: str = "first",
+        output_size: Bins,
+        ties: Ties = "first",
         return_indices: bool = False,
         *,
-        axes: Any = None,
+        axes: Axes = None,
     ) -> None:
         super().__init__(ops.AdaptiveMaxPool(output_size, ties, axes=axes), return_indices)
 
@@ -173,7 +174,9 @@ class AdaptiveMaxPool(Pool):
 class GlobalAvgPool(Pool):
     """The mean over the last `ndim` axes, or over `axes`."""
 
-    def __init__(self, ndim: int | None = None, keepdims: bool = True, *, axes: Any = None) -> None:
+    def __init__(
+        self, ndim: int | None = None, keepdims: bool = True, *, axes: Axes = None
+    ) -> None:
         super().__init__(ops.GlobalAvgPool(ndim, keepdims, axes=axes))
 
 
@@ -185,8 +188,8 @@ class GlobalMaxPool(Pool):
         self,
         ndim: int | None = None,
         keepdims: bool = True,
-        ties: str = "all",
+        ties: Ties = "all",
         *,
-        axes: Any = None,
+        axes: Axes = None,
     ) -> None:
         super().__init__(ops.GlobalMaxPool(ndim, keepdims, ties, axes=axes))

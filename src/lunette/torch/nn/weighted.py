@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from lunette import ops
+from lunette.annotations import Kernel, Padding, Sizes
 from lunette.arguments import choice, flag, size
 from lunette.torch.nn.words import documented
 
@@ -56,9 +57,9 @@ class SoftPool(nn.Module):  # type: ignore[misc]
 
     def __init__(
         self,
-        kernel: Any,
-        stride: Any = None,
-        padding: Any = 0,
+        kernel: Kernel,
+        stride: Sizes | None = None,
+        padding: Padding = 0,
         beta: float = 1.0,
         ceil_mode: bool = False,
     ) -> None:
