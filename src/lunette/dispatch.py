@@ -11,10 +11,11 @@ import sys
 import warnings
 from functools import lru_cache
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 
+from lunette.annotations import Given, Numbers, Plain
 from lunette.arguments import choice, listed, shown
 from lunette.axes import Turn, gradient_fits, shapes_fit
 from lunette.inputs import array
@@ -44,7 +45,19 @@ Array = np.ndarray[Any, Any]
 
 
 class SlowPathWarning(UserWarning):
-    """No kernel serves this call, so the specification answers: right, and slow."""
+    """No kernel serves this call, so the specification answers: right, and slow.
+
+    Examples
+    --------
+    Ask for the specification by name, or let the warning be an error:
+
+    >>> import warnings
+    >>> import lunette as ln
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("error", ln.SlowPathWarning)
+    ...     ln.max_pool([1.0, 5.0], (2,), backend="spec")
+    array([5.])
+    """
 
 
 class Backend(NamedTuple):
@@ -96,8 +109,38 @@ def register(backend: Backend) -> None:
 # -- the verbs --
 
 
+@overload
+def forward(op: Op, x: Plain, /, *more: Any, backend: str | None = None) -> Array: ...
+@overload
+def forward(op: Op, x: Given, /, *more: Any, backend: str | None = None) -> Given: ...
 def forward(op: Op, *operands: Any, backend: str | None = None) -> Any:
-    """The op's value."""
+    """The op's value.
+
+    Parameters
+    ----------
+    op : Op
+        What to compute.
+    *operands : array_like
+        x of a pooling; x, weight and perhaps bias of a convolution.
+    backend : {"cpu", "triton", "spec"}, optional
+        Who computes; the fastest that serves the call by default.
+
+    Returns
+    -------
+    array
+        Of the library that the operands are of.
+
+    Raises
+    ------
+    ValueError, TypeError
+        With the argument, its value, the axis and the remedy, before anything is computed.
+
+    Examples
+    --------
+    >>> import lunette as ln
+    >>> ln.forward(ln.MaxPool((2,)), [1.0, 5.0, 2.0, 3.0])
+    array([5., 3.])
+    """
     check_is_op(op)
     if op.axes is not None and not _takes_axes(operands):
         turn, operands = _turn(op, operands)
@@ -110,7 +153,34 @@ def forward(op: Op, *operands: Any, backend: str | None = None) -> Any:
 
 
 def forward_with_indices(op: Op, *operands: Any, backend: str | None = None) -> Any:
-    """A max's value, and each winner's flat position in the pooled axes (int64; −1: no cell)."""
+    """A max's value, and each winner's flat position in the pooled axes (int64; −1: no cell).
+
+    Parameters
+    ----------
+    op : Op
+        A max or a min.
+    *operands : array_like
+        x.
+    backend : {"cpu", "triton", "spec"}, optional
+        Who computes; the fastest that serves the call by default.
+
+    Returns
+    -------
+    tuple of array
+        The value, and the indices.
+
+    Raises
+    ------
+    ValueError, TypeError
+        With the argument, its value, the axis and the remedy; also for an op that has no winners.
+
+    Examples
+    --------
+    >>> import lunette as ln
+    >>> from lunette.dispatch import forward_with_indices
+    >>> forward_with_indices(ln.MaxPool((2,)), [1.0, 5.0, 2.0, 3.0])
+    (array([5., 3.]), array([1, 3]))
+    """
     check_is_op(op)
     if op.axes is not None and not _takes_axes(operands):
         turn, operands = _turn(op, operands)
@@ -124,8 +194,44 @@ def forward_with_indices(op: Op, *operands: Any, backend: str | None = None) -> 
     )
 
 
+@overload
+def jvp(op: Op, operands: Numbers, tangents: Any, backend: str | None = None) -> Array: ...
+@overload
+def jvp(
+    op: Op, operands: tuple[Given, ...], tangents: Any, backend: str | None = None
+) -> Given: ...
+@overload
+def jvp(op: Op, operands: Given, tangents: Any, backend: str | None = None) -> Given: ...
 def jvp(op: Op, operands: Any, tangents: Any, backend: str | None = None) -> Any:
-    """The directional derivative at `operands` along `tangents`; a bare array is one operand."""
+    """The directional derivative at `operands` along `tangents`; a bare array is one operand.
+
+    Parameters
+    ----------
+    op : Op
+        What to differentiate.
+    operands : array_like or tuple of array_like
+        Where: x bare, or all operands as a tuple.
+    tangents : array_like or tuple of array_like
+        A direction of the shape and dtype of each operand.
+    backend : {"cpu", "triton", "spec"}, optional
+        Who computes; the fastest that serves the call by default.
+
+    Returns
+    -------
+    array
+        The change of the result, of its shape and dtype.
+
+    Raises
+    ------
+    ValueError, TypeError
+        With the argument, its value, the axis and the remedy, before anything is computed.
+
+    Examples
+    --------
+    >>> import lunette as ln
+    >>> ln.jvp(ln.MaxPool((2,)), [1.0, 5.0], [10.0, 20.0])
+    array([20.])
+    """
     check_is_op(op)
     operands, tangents = _tuple(operands), _tuple(tangents)
     if op.axes is not None and not _takes_axes(operands + tangents):
@@ -141,6 +247,30 @@ def jvp(op: Op, operands: Any, tangents: Any, backend: str | None = None) -> Any
     return interpreter.jvp(op, arrays, directions)
 
 
+@overload
+def vjp(
+    op: Op,
+    operands: Numbers,
+    grad: Any,
+    backend: str | None = None,
+    needs: tuple[bool, ...] | None = None,
+) -> Array: ...
+@overload
+def vjp(
+    op: Op,
+    operands: tuple[Given, ...],
+    grad: Any,
+    backend: str | None = None,
+    needs: tuple[bool, ...] | None = None,
+) -> tuple[Given, ...]: ...
+@overload
+def vjp(
+    op: Op,
+    operands: Given,
+    grad: Any,
+    backend: str | None = None,
+    needs: tuple[bool, ...] | None = None,
+) -> Given: ...
 def vjp(
     op: Op,
     operands: Any,
@@ -151,6 +281,35 @@ def vjp(
     """The gradient in each operand; bare for a bare operand, a tuple otherwise.
 
     `needs` says whose gradients are wanted; an operand that needs none may have None.
+
+    Parameters
+    ----------
+    op : Op
+        What to differentiate.
+    operands : array_like or tuple of array_like
+        Where: x bare, or all operands as a tuple.
+    grad : array_like
+        The gradient of the result, of its shape and dtype.
+    backend : {"cpu", "triton", "spec"}, optional
+        Who computes; the fastest that serves the call by default.
+    needs : tuple of bool, optional
+        Of which operands a gradient is wanted. Default: of all.
+
+    Returns
+    -------
+    array or tuple of array
+        A gradient for each operand.
+
+    Raises
+    ------
+    ValueError, TypeError
+        With the argument, its value, the axis and the remedy, before anything is computed.
+
+    Examples
+    --------
+    >>> import lunette as ln
+    >>> ln.vjp(ln.MaxPool((2,)), [1.0, 5.0], [7.0])
+    array([0., 7.])
     """
     check_is_op(op)
     inputs = _tuple(operands)
@@ -177,7 +336,35 @@ def vjp(
 
 
 def backend_for(op: Op, *operands: Any, verb: str = "forward") -> str:
-    """The name of the backend that serves this call: `"spec"` where no kernel does."""
+    """The name of the backend that serves this call: `"spec"` where no kernel does.
+
+    Parameters
+    ----------
+    op : Op
+        What would be computed.
+    *operands : array_like
+        On what; only shapes and dtypes matter.
+    verb : {"forward", "forward_with_indices", "jvp", "vjp"}, default "forward"
+        Which verb.
+
+    Returns
+    -------
+    str
+        "cpu", "triton" or "spec".
+
+    Raises
+    ------
+    ValueError, TypeError
+        For what the call itself would refuse.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import lunette as ln
+    >>> from fractions import Fraction
+    >>> ln.backend_for(ln.MaxPool((2,)), np.array([Fraction(1), Fraction(2)]))
+    'spec'
+    """
     check_is_op(op)
     choice(verb, "verb", VERBS)
     arrays = arrays_of(op, operands)

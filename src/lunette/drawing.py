@@ -39,7 +39,30 @@ MOST = 12
 
 
 def example(op: Pooling) -> np.ndarray[Any, Any]:
-    """A small input of whole numbers for a drawing: the shortest with three outputs an axis, where there is one."""
+    """A small input of whole numbers for a drawing: the shortest with three outputs an axis, where there is one.
+
+    Parameters
+    ----------
+    op : Pooling
+        What is to be drawn.
+
+    Returns
+    -------
+    numpy.ndarray
+        One or two axes of at most 12 cells.
+
+    Raises
+    ------
+    ValueError
+        For windows that are too long to draw.
+
+    Examples
+    --------
+    >>> import lunette as ln
+    >>> from lunette.drawing import example
+    >>> example(ln.MaxPool((2, 2))).shape
+    (6, 6)
+    """
     lengths = [_length(region) for region in op.regions[-2:]]
     count = int(np.prod(lengths))
     numbers = np.random.default_rng(7).permutation(count) % 10

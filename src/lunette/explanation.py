@@ -43,12 +43,35 @@ class Explanation:
 def explain(op: Op, x: Any, *more: Any, verb: str = "forward") -> Explanation:
     """Which kernel serves a verb of an op on these arrays, why each it would be preferred to does not, and how it runs.
 
-    `more` are the further operands of an op that has them. Only shapes, strides and dtypes matter; the kernels are
-    compiled if need be, and nothing else is computed. Print it to read it.
+    Only shapes, strides and dtypes matter; the kernels are compiled if need be, and nothing else is computed.
 
-    >>> import numpy as np, lunette as ln
-    >>> print(ln.explain(ln.MaxPool((2, 2)), np.zeros((8, 64, 32, 32), np.float32)).row)
-    max-fwd-nchw-fold
+    Parameters
+    ----------
+    op : Op
+        What would be computed.
+    x : array_like
+        On what.
+    *more : array_like
+        The further operands of an op that has them.
+    verb : {"forward", "forward_with_indices", "jvp", "vjp"}, default "forward"
+        Which verb.
+
+    Returns
+    -------
+    Explanation
+        Print it to read it; `row` is the name of the kernel.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For what the call itself would refuse.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import lunette as ln
+    >>> ln.explain(ln.MaxPool((2, 2)), np.zeros((8, 64, 32, 32), np.float32)).row
+    'max-fwd-nchw-fold'
     """
     from lunette import dispatch
     from lunette.inputs import arrays as arrays_of
@@ -102,7 +125,7 @@ def by_words(
     lengths, cells = _numbers(shape, "shape"), _numbers(window, "window")
     how: dict[str, Any] = {"stride": stride, "padding": padding}
     if reduction == "max":
-        op: Op = ln.MaxPool(cells, ties=ties, **how)
+        op: Op = ln.MaxPool(cells, **how, ties=ties)  # type: ignore[arg-type]
     else:
         op = (
             ln.AvgPool(cells, **how) if reduction == "mean" else ln.SmoothMaxPool(cells, 1.0, **how)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
+from lunette.annotations import Axes, Kernel, NamedBins, Padding, Sizes, Ties, Windows
 from lunette.arguments import flag, shown, tuple_of_sizes
 from lunette.axes import chosen, places, turned
 from lunette.dispatch import adapter_of, check_fits, forward, forward_with_indices
@@ -73,16 +74,16 @@ def _by_name(function: Function) -> Function:
 @_by_name
 def max_pool(
     x: Any,
-    kernel: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    dilation: Any = 1,
+    kernel: Windows,
+    stride: Sizes | None = None,
+    padding: Padding = 0,
+    dilation: Sizes = 1,
     ceil_mode: bool = False,
-    ties: str = "first",
+    ties: Ties = "first",
     return_indices: bool = False,
     backend: str | None = None,
     *,
-    axes: Any = None,
+    axes: Axes = None,
 ) -> Any:
     """The largest cell of each window; with its flat position in the pooled axes when asked.
 
@@ -135,16 +136,16 @@ def max_pool(
 @_by_name
 def min_pool(
     x: Any,
-    kernel: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    dilation: Any = 1,
+    kernel: Windows,
+    stride: Sizes | None = None,
+    padding: Padding = 0,
+    dilation: Sizes = 1,
     ceil_mode: bool = False,
-    ties: str = "first",
+    ties: Ties = "first",
     return_indices: bool = False,
     backend: str | None = None,
     *,
-    axes: Any = None,
+    axes: Axes = None,
 ) -> Any:
     """The smallest cell of each window; with its flat position in the pooled axes when asked.
 
@@ -197,16 +198,16 @@ def min_pool(
 @_by_name
 def mode_pool(
     x: Any,
-    kernel: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    dilation: Any = 1,
+    kernel: Windows,
+    stride: Sizes | None = None,
+    padding: Padding = 0,
+    dilation: Sizes = 1,
     ceil_mode: bool = False,
-    ties: str = "smallest",
+    ties: Literal["smallest", "first"] = "smallest",
     sparse: bool = False,
     backend: str | None = None,
     *,
-    axes: Any = None,
+    axes: Axes = None,
 ) -> Any:
     """The most frequent value of each window, of integers or bools.
 
@@ -259,17 +260,17 @@ def mode_pool(
 @_by_name
 def avg_pool(
     x: Any,
-    kernel: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    dilation: Any = 1,
+    kernel: Windows,
+    stride: Sizes | None = None,
+    padding: Padding = 0,
+    dilation: Sizes = 1,
     ceil_mode: bool = False,
     count_include_pad: bool = True,
     divisor_override: int | None = None,
-    dtype: str | None = None,
+    dtype: Literal["same"] | None = None,
     backend: str | None = None,
     *,
-    axes: Any = None,
+    axes: Axes = None,
 ) -> Any:
     """The mean of each window; of integers in float64, or rounded to their own type.
 
@@ -323,16 +324,16 @@ def avg_pool(
 @_by_name
 def smooth_max_pool(
     x: Any,
-    kernel: Any,
+    kernel: Windows,
     beta: float,
-    stride: Any = None,
-    padding: Any = 0,
-    dilation: Any = 1,
+    stride: Sizes | None = None,
+    padding: Padding = 0,
+    dilation: Sizes = 1,
     ceil_mode: bool = False,
     count_include_pad: bool = True,
     backend: str | None = None,
     *,
-    axes: Any = None,
+    axes: Axes = None,
 ) -> Any:
     """`(1/beta) log Σ exp(beta·x)` of each window: a max with a gradient for every cell.
 
@@ -384,7 +385,7 @@ def smooth_max_pool(
 
 @_by_name
 def adaptive_avg_pool(
-    x: Any, output_size: Any, backend: str | None = None, *, axes: Any = None
+    x: Any, output_size: NamedBins, backend: str | None = None, *, axes: Axes = None
 ) -> Any:
     """The mean of each of `output_size` bins, which cover the axis.
 
@@ -394,7 +395,7 @@ def adaptive_avg_pool(
         Numbers: a NumPy array, a torch tensor, a JAX, Dask or xarray array, nested lists, or an object array of exact
         numbers. Axes that are not pooled are batch.
     output_size : tuple of int or None
-        Bins per pooled axis; None keeps an axis as it is.
+        NamedBins per pooled axis; None keeps an axis as it is.
     backend : {"cpu", "triton", "spec"}, optional
         Who computes; the fastest that serves the call by default. `"spec"` is the reference implementation.
     axes : int or tuple of int, optional
@@ -422,12 +423,12 @@ def adaptive_avg_pool(
 @_by_name
 def adaptive_max_pool(
     x: Any,
-    output_size: Any,
-    ties: str = "first",
+    output_size: NamedBins,
+    ties: Ties = "first",
     return_indices: bool = False,
     backend: str | None = None,
     *,
-    axes: Any = None,
+    axes: Axes = None,
 ) -> Any:
     """The largest cell of each of `output_size` bins, which cover the axis.
 
@@ -437,7 +438,7 @@ def adaptive_max_pool(
         Numbers: a NumPy array, a torch tensor, a JAX, Dask or xarray array, nested lists, or an object array of exact
         numbers. Axes that are not pooled are batch.
     output_size : tuple of int or None
-        Bins per pooled axis; None keeps an axis as it is.
+        NamedBins per pooled axis; None keeps an axis as it is.
     ties : {"first", "all", "split"}, default "first"
         Which of equal cells wins, and so gets the gradient: the first in row-major order, each of them whole, or
         each an equal share.
@@ -474,7 +475,7 @@ def global_avg_pool(
     keepdims: bool = True,
     backend: str | None = None,
     *,
-    axes: Any = None,
+    axes: Axes = None,
 ) -> Any:
     """The mean over the last `ndim` axes, or over `axes`.
 
@@ -515,10 +516,10 @@ def global_max_pool(
     x: Any,
     ndim: int | None = None,
     keepdims: bool = True,
-    ties: str = "all",
+    ties: Ties = "all",
     backend: str | None = None,
     *,
-    axes: Any = None,
+    axes: Axes = None,
 ) -> Any:
     """The largest cell over the last `ndim` axes, or over `axes`.
 
@@ -558,7 +559,7 @@ def global_max_pool(
     return forward(GlobalMaxPool(ndim, keepdims, ties, axes=axes), x, backend=backend)
 
 
-def max_unpool(values: Any, indices: Any, output_size: Any, *, axes: Any = None) -> Any:
+def max_unpool(values: Any, indices: Any, output_size: Kernel, *, axes: Axes = None) -> Any:
     """Zeros of `output_size` on the last axes, or on `axes`, with each value put back at its index.
 
     Of values with one index, the last is kept.
@@ -622,13 +623,13 @@ def conv(
     x: Any,
     weight: Any,
     bias: Any = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
+    stride: Sizes = 1,
+    padding: Padding = 0,
+    dilation: Sizes = 1,
     groups: int = 1,
     backend: str | None = None,
     *,
-    axes: Any = None,
+    axes: Axes = None,
 ) -> Any:
     """The convolution of x with weights: a cross-correlation, zero-padded.
 
@@ -679,14 +680,14 @@ def conv_transpose(
     x: Any,
     weight: Any,
     bias: Any = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    output_padding: Any = 0,
-    dilation: Any = 1,
+    stride: Sizes = 1,
+    padding: Padding = 0,
+    output_padding: Sizes = 0,
+    dilation: Sizes = 1,
     groups: int = 1,
     backend: str | None = None,
     *,
-    axes: Any = None,
+    axes: Axes = None,
 ) -> Any:
     """The transposed convolution of x: the adjoint of `conv`.
 

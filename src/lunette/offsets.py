@@ -44,7 +44,31 @@ NOWHERE = 255
 
 
 def forward_with_offsets(op: Pooling, x: Array) -> tuple[Array, Array]:
-    """The value of every window, and the offset of its first winner (uint8)."""
+    """The value of every window, and the offset of its first winner (uint8).
+
+    Parameters
+    ----------
+    op : Pooling
+        A max with `ties="first"`, of at most 255 taps a window.
+    x : array_like
+        NumPy's, of any dtype that a max takes.
+
+    Returns
+    -------
+    tuple of numpy.ndarray
+        The values, and the offsets.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For another op, or windows of more taps.
+
+    Examples
+    --------
+    >>> import lunette as ln
+    >>> ln.offsets.forward_with_offsets(ln.MaxPool((2,)), [1.0, 5.0, 3.0, 2.0])
+    (array([5., 3.]), array([1, 0], dtype=uint8))
+    """
     check_is_op(op)
     x = array(x, "x")
     _check_box(op, x.shape)
@@ -64,6 +88,36 @@ def vjp_from_offsets(
     """The gradient of every cell of an input of this shape: what `op.vjp` gives where they were taken.
 
     Offsets that are `known` to be what the op gave for that shape are not looked at first; others would send nothing back.
+
+    Parameters
+    ----------
+    op : Pooling
+        The op that gave the offsets.
+    offsets : numpy.ndarray of uint8
+        What `forward_with_offsets` gave.
+    grad : array_like
+        The gradient of the result, of its shape and dtype.
+    shape : tuple of int
+        The shape of x.
+    known : bool, default False
+        Do not look at the offsets first.
+
+    Returns
+    -------
+    numpy.ndarray
+        The gradient of x.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For offsets that the op cannot have given, or a gradient that does not fit.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import lunette as ln
+    >>> ln.offsets.vjp_from_offsets(ln.MaxPool((2,)), np.uint8([1, 0]), [7.0, 8.0], (4,))
+    array([0., 7., 8., 0.])
     """
     check_is_op(op)
     grad, shape = array(grad, "gradient"), shape_tuple(shape)
@@ -92,7 +146,34 @@ def vjp_from_offsets(
 
 
 def jvp_from_offsets(op: Pooling, offsets: Array, dx: Array) -> Array:
-    """The directional derivative along `dx`: what `op.jvp` gives where the offsets were taken."""
+    """The directional derivative along `dx`: what `op.jvp` gives where the offsets were taken.
+
+    Parameters
+    ----------
+    op : Pooling
+        The op that gave the offsets.
+    offsets : numpy.ndarray of uint8
+        What `forward_with_offsets` gave.
+    dx : array_like
+        A direction of the shape of x.
+
+    Returns
+    -------
+    numpy.ndarray
+        The change of the result.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For offsets that the op cannot have given.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import lunette as ln
+    >>> ln.offsets.jvp_from_offsets(ln.MaxPool((2,)), np.uint8([1, 0]), [1.0, 2.0, 3.0, 4.0])
+    array([2., 3.])
+    """
     check_is_op(op)
     dx = array(dx, "tangent of x")
     offsets = _checked(op, offsets, dx.shape)
@@ -119,7 +200,33 @@ def jvp_from_offsets(op: Pooling, offsets: Array, dx: Array) -> Array:
 def offsets_of(op: Pooling, shape: Shape, indices: Array, known: bool = False) -> Array:
     """Flat positions in the pooled axes, −1 for none, as offsets.
 
-    Indices that are `known` to be what the op gave for that shape are not checked.
+    Parameters
+    ----------
+    op : Pooling
+        The max whose winners they are.
+    shape : tuple of int
+        The shape of x.
+    indices : numpy.ndarray of int64
+        Flat positions in the pooled axes.
+    known : bool, default False
+        Do not look at them first.
+
+    Returns
+    -------
+    numpy.ndarray of uint8
+        The offsets.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For indices that the op cannot have given.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import lunette as ln
+    >>> ln.offsets.offsets_of(ln.MaxPool((2,)), (4,), np.array([1, 2]))
+    array([1, 0], dtype=uint8)
     """
     if not known:
         check_is_op(op)
@@ -155,7 +262,36 @@ def offsets_of(op: Pooling, shape: Shape, indices: Array, known: bool = False) -
 
 
 def indices_of(op: Pooling, shape: Shape, offsets: Array, known: bool = False) -> Array:
-    """Offsets as flat positions in the pooled axes (int64), −1 for none."""
+    """Offsets as flat positions in the pooled axes (int64), −1 for none.
+
+    Parameters
+    ----------
+    op : Pooling
+        The max whose winners they are.
+    shape : tuple of int
+        The shape of x.
+    offsets : numpy.ndarray of uint8
+        What `forward_with_offsets` gave.
+    known : bool, default False
+        Do not look at them first.
+
+    Returns
+    -------
+    numpy.ndarray of int64
+        Flat positions in the pooled axes.
+
+    Raises
+    ------
+    ValueError
+        For offsets that the op cannot have given.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import lunette as ln
+    >>> ln.offsets.indices_of(ln.MaxPool((2,)), (4,), np.uint8([1, 0]))
+    array([1, 2])
+    """
     if not known:
         check_is_op(op)
         shape = shape_tuple(shape)
@@ -235,7 +371,30 @@ def _checked(op: Pooling, offsets: Any, shape: Shape) -> Array:
 
 
 def check_offsets(op: Pooling, offsets: Shape, dtype: np.dtype[Any], shape: Shape) -> None:
-    """That a max with one winner per window can have given offsets of this shape and dtype."""
+    """That a max with one winner per window can have given offsets of this shape and dtype.
+
+    Parameters
+    ----------
+    op : Pooling
+        The max that is to have given them.
+    offsets : tuple of int
+        Their shape.
+    dtype : numpy.dtype
+        Their dtype.
+    shape : tuple of int
+        The shape of x.
+
+    Raises
+    ------
+    ValueError, TypeError
+        With what was expected.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import lunette as ln
+    >>> ln.offsets.check_offsets(ln.MaxPool((2,)), (2,), np.dtype("uint8"), (4,))
+    """
     _check_box(op, shape)
     if op.reduction != Max("first"):
         raise ValueError(f"{op!r}: one winner per window means ties='first'")

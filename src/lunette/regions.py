@@ -135,6 +135,33 @@ class Sliding(Region):
     `padding` is an int, a `(before, after)` pair, or `"same"`: as much as makes `ceil(n / stride)`
     outputs, the odd cell at the end. With `ceil_mode` a last window may reach past the padding, by less
     than a stride; it is dropped if it starts at or past `n + before`.
+
+    Parameters
+    ----------
+    kernel : int
+        Cells of a window.
+    stride : int, optional
+        Positions between windows. Default: the kernel.
+    padding : int, (int, int) or {"valid", "same"}, default 0
+        Cells before and after the axis.
+    dilation : int, default 1
+        Positions between the cells of a window.
+    ceil_mode : bool, default False
+        Keep a last window that the edge cuts short.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For a size that no window can have.
+
+    Examples
+    --------
+    >>> import lunette as ln
+    >>> region = ln.Sliding(3, stride=2, padding=1)
+    >>> region.out_length(7)
+    4
+    >>> list(region.window(7, 1).positions)
+    [1, 2, 3]
     """
 
     kernel: int
@@ -301,7 +328,24 @@ class Sliding(Region):
 @checked
 @dataclass(frozen=True, slots=True)
 class Adaptive(Region):
-    """`output_size` bins `[floor(i·n/m), ceil((i+1)·n/m))`: they cover the axis; `m` may exceed `n`."""
+    """`output_size` bins `[floor(i·n/m), ceil((i+1)·n/m))`: they cover the axis; `m` may exceed `n`.
+
+    Parameters
+    ----------
+    output_size : int
+        How many bins the axis is cut into.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For a number below 1, or no whole number.
+
+    Examples
+    --------
+    >>> import lunette as ln
+    >>> [list(ln.Adaptive(3).window(7, i).positions) for i in range(3)]
+    [[0, 1, 2], [2, 3, 4], [4, 5, 6]]
+    """
 
     output_size: int
 
@@ -357,7 +401,14 @@ class Adaptive(Region):
 @checked
 @dataclass(frozen=True, slots=True)
 class Global(Region):
-    """One output that reads the whole axis."""
+    """One output that reads the whole axis.
+
+    Examples
+    --------
+    >>> import lunette as ln
+    >>> ln.Global().out_length(7)
+    1
+    """
 
     def out_length(self, n: int) -> int:
         return Adaptive(1).out_length(n)

@@ -43,6 +43,42 @@ def check_op(
     As in `op.jvp` and `op.vjp`, a single operand is passed bare. `shapes` lists the shapes of the
     operands to try; for a pooling they are found. A max must match bit for bit; the rest within
     the rounding of any order of summation. Returns the number of cases compared.
+
+    Parameters
+    ----------
+    fn : callable
+        The implementation.
+    op : Op
+        What it should compute.
+    verb : {"forward", "jvp", "vjp"}, default "forward"
+        Which verb of the op.
+    dtype : dtype-like, default float64
+        What the arrays hold; `object` for Fractions.
+    shapes : list of tuple of shapes, optional
+        The shapes of the operands of each case. Default, for a pooling: found from the op.
+    seed : int, default 0
+        For the random numbers.
+
+    Returns
+    -------
+    int
+        How many cases were compared.
+
+    Raises
+    ------
+    AssertionError
+        With the smallest case that differs, ready to paste.
+    ValueError, TypeError
+        For an unknown verb or dtype.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import lunette as ln
+    >>> def mine(x):
+    ...     return x.reshape(*x.shape[:-1], -1, 2).mean(-1)
+    >>> ln.testing.check_op(mine, ln.AvgPool((2,)), shapes=[((4,),), ((3, 6),)]) > 1
+    True
     """
     choice(verb, "verb", VERBS)
     dtype = _dtype(dtype)
@@ -73,6 +109,40 @@ def check_adjoint(
 
     With the default dtype the arrays hold Fractions and the equality is exact. With a float dtype
     it holds within rounding.
+
+    Parameters
+    ----------
+    jvp : callable
+        `jvp(operands, tangents)`, as `op.jvp`.
+    vjp : callable
+        `vjp(operands, grad)`, as `op.vjp`.
+    op : Op
+        Which operands and shapes to try.
+    dtype : dtype-like, default object
+        What the arrays hold.
+    shapes : list of tuple of shapes, optional
+        The shapes of the operands of each case. Default, for a pooling: found from the op.
+    seed : int, default 0
+        For the random numbers.
+
+    Returns
+    -------
+    int
+        How many cases were compared.
+
+    Raises
+    ------
+    AssertionError
+        With the two sides and the arrays.
+    ValueError, TypeError
+        For an unknown dtype.
+
+    Examples
+    --------
+    >>> import lunette as ln
+    >>> op = ln.AvgPool((2,), stride=1)
+    >>> ln.testing.check_adjoint(op.jvp, op.vjp, op, shapes=[((3,),), ((2, 5),)]) > 1
+    True
     """
     dtype = _dtype(dtype)
     count = 0

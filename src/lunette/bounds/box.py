@@ -40,6 +40,25 @@ class Box:
 
     `lo` and `hi` are finite float64 arrays of one shape. Numbers are taken for arrays without axes,
     and one end is stretched to the shape of the other.
+
+    Parameters
+    ----------
+    lo : array_like or number
+        The lower ends.
+    hi : array_like or number
+        The upper ends.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For ends that are not finite, or in the wrong order.
+
+    Examples
+    --------
+    >>> import lunette as ln
+    >>> box = ln.Box([0.0, 1.0], 2.0)
+    >>> box.lo, box.hi
+    (array([0., 1.]), array([2., 2.]))
     """
 
     __slots__ = ("hi", "lo")

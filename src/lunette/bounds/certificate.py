@@ -43,6 +43,43 @@ def certificate(
 
     Without rows, each output alone and its negative: bounds on both sides of all of them. Smooth max,
     tanh and sigmoid have none: the checker has no exponentials.
+
+    Parameters
+    ----------
+    tape : Tape
+        The network.
+    output : Id
+        The node.
+    boxes : dict of Id to Box
+        Where leaves lie.
+    rows : array_like, optional
+        Coefficients, `(rows, *output.shape)`.
+    method : {"ibp", "crown", "tight"}, default "tight"
+        How close, and how long it takes.
+    deployment : Deployment or None
+        The arithmetic of the network that will run. Default: float32.
+
+    Returns
+    -------
+    dict
+        What `lunette/bounds/check.py` verifies in exact integers.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For an op that has no certificate, rows of another shape, or a box that does not fit its leaf.
+
+    Examples
+    --------
+    >>> import json
+    >>> import numpy as np
+    >>> import lunette as ln
+    >>> from lunette.bounds import check
+    >>> tape = ln.Tape()
+    >>> x = tape.leaf(np.zeros((1, 2), np.float32), "x")
+    >>> proof = ln.bounds.certificate(tape, tape.relu(x), {x: ln.Box([[-1.0, 0.0]], [[1.0, 2.0]])})
+    >>> check.check(json.dumps(proof))
+    'verified: 4 rows'
     """
     if method not in ("crown", "tight"):
         raise ValueError(f"method={method!r}: expected 'crown' or 'tight'")
@@ -69,7 +106,28 @@ def certificate(
 
 
 def least_values(document: dict[str, Any]) -> Array:
-    """The numbers that the rows of a certificate never fall below."""
+    """The numbers that the rows of a certificate never fall below.
+
+    Parameters
+    ----------
+    document : dict
+        A certificate.
+
+    Returns
+    -------
+    numpy.ndarray of float64
+        A number for each row.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import lunette as ln
+    >>> tape = ln.Tape()
+    >>> x = tape.leaf(np.zeros((1, 1), np.float32), "x")
+    >>> proof = ln.bounds.certificate(tape, tape.relu(x), {x: ln.Box([[1.0]], [[2.0]])}, [[[1.0]]])
+    >>> ln.bounds.least_values(proof)
+    array([1.])
+    """
     pairs = [(row["least"]["int"][0], row["least"]["exp"]) for row in document["rows"]]
     return np.array([math.ldexp(n, e) for n, e in pairs])
 

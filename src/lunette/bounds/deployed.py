@@ -31,6 +31,24 @@ class Deployment:
     threads, sums in a wider type, means by division or by a reciprocal. `flush_subnormals` adds
     hardware that takes numbers below the normal range for 0. Not covered: Winograd and FFT
     convolution, TF32 and other products of fewer bits, overflow (refused where it can happen).
+
+    Parameters
+    ----------
+    dtype : {"float32", "float64"}, default "float32"
+        What every step is rounded to.
+    flush_subnormals : bool, default False
+        Let the hardware take numbers below the normal range for 0.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For another dtype.
+
+    Examples
+    --------
+    >>> import lunette as ln
+    >>> ln.Deployment("float64")
+    Deployment('float64')
     """
 
     __slots__ = ("dtype", "flush_subnormals", "largest", "normal", "smallest", "unit")

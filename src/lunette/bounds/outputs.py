@@ -34,6 +34,39 @@ def bounds(
     arithmetic), `"crown"` (linear functions, backward) or `"tight"` (the same, chosen anew for each
     output). `deployment` is the arithmetic of the network that will run: the box holds what it
     returns, for any order of summation. None is the network over the real numbers.
+
+    Parameters
+    ----------
+    tape : Tape
+        The network.
+    output : Id
+        The node to bound.
+    boxes : dict of Id to Box
+        Where leaves lie.
+    method : {"ibp", "crown", "tight"}, default "crown"
+        How close, and how long it takes.
+    deployment : Deployment or None
+        The arithmetic of the network that will run. Default: float32.
+
+    Returns
+    -------
+    Box
+        Of the shape of the output.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For an op that has no bounds, by name, or a box that does not fit its leaf.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import lunette as ln
+    >>> tape = ln.Tape()
+    >>> x = tape.leaf(np.zeros((1, 4), np.float32), "x")
+    >>> found = ln.bounds(tape, tape.apply(ln.MaxPool((2,)), x), {x: ln.Box([[0.0, 0, 1, 0]], 2.0)})
+    >>> found.lo.round(5), found.hi.round(5)
+    (array([[0., 1.]]), array([[2., 2.]]))
     """
     choice(method, "method", METHODS)
     network = network_of(tape, output, boxes, deployment)
@@ -63,6 +96,42 @@ def lower_bounds(
     """A number that `Σ row·output` never falls below, for each of `rows`, `(rows, *shape)`.
 
     The sum over the output is that of exact numbers; the outputs are those of the deployed network.
+
+    Parameters
+    ----------
+    tape : Tape
+        The network.
+    output : Id
+        The node.
+    boxes : dict of Id to Box
+        Where leaves lie.
+    rows : array_like
+        Coefficients, `(rows, *output.shape)`.
+    method : {"ibp", "crown", "tight"}, default "crown"
+        How close, and how long it takes.
+    deployment : Deployment or None
+        The arithmetic of the network that will run. Default: float32.
+
+    Returns
+    -------
+    numpy.ndarray of float64
+        A number for each row.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For rows of another shape, an op that has no bounds, or a box that does not fit its leaf.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import lunette as ln
+    >>> tape = ln.Tape()
+    >>> x = tape.leaf(np.zeros((1, 2), np.float32), "x")
+    >>> y = tape.relu(x)
+    >>> least = ln.bounds.lower_bounds(tape, y, {x: ln.Box([[1.0, 0.0]], [[3.0, 0.5]])}, [[[1.0, -1.0]]])
+    >>> least.round(3)
+    array([0.5])
     """
     choice(method, "method", METHODS)
     network = network_of(tape, output, boxes, deployment)

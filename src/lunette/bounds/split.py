@@ -34,6 +34,23 @@ class Verdict(NamedTuple):
 
     `least` is a number no row falls below, where that is known; `point` a counterexample, leaf by
     leaf, with a row that is not above 0 there in float64; `parts` how many boxes were bounded.
+
+    Parameters
+    ----------
+    status : {"proved", "refuted", "open"}
+        What became of them.
+    least : float
+        A number that no row falls below.
+    point : dict of Id to numpy.ndarray, or None
+        A counterexample.
+    parts : int
+        How many boxes were bounded.
+
+    Examples
+    --------
+    >>> from lunette.bounds import Verdict
+    >>> Verdict("proved", 0.25, None, 1).status
+    'proved'
     """
 
     status: str
@@ -55,6 +72,43 @@ def decide(
     """Whether `Σ row·output > 0` for all rows on all of the box.
 
     First a search for a counterexample, then bounds, then cuts: at most `parts` boxes are bounded.
+
+    Parameters
+    ----------
+    tape : Tape
+        The network.
+    output : Id
+        The node.
+    boxes : dict of Id to Box
+        Where leaves lie.
+    rows : array_like
+        Coefficients, `(rows, *output.shape)`.
+    deployment : Deployment or None
+        The arithmetic of the network that will run. Default: float32.
+    parts : int, default 200
+        How many boxes are bounded, at most.
+    tries : int, default 8
+        How many searches for a counterexample start.
+
+    Returns
+    -------
+    Verdict
+        "proved", "refuted" or "open".
+
+    Raises
+    ------
+    ValueError, TypeError
+        For rows of another shape, an op that has no bounds, or a box that does not fit its leaf.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import lunette as ln
+    >>> tape = ln.Tape()
+    >>> x = tape.leaf(np.zeros((1, 2), np.float32), "x")
+    >>> box = ln.Box([[1.0, 0.0]], [[3.0, 0.5]])
+    >>> ln.bounds.decide(tape, tape.relu(x), {x: box}, [[[1.0, -1.0]]]).status
+    'proved'
     """
     size(parts, "parts", 1)
     size(tries, "tries", 2)

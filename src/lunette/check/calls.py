@@ -44,7 +44,17 @@ OPS: dict[str, Callable[..., Op] | None] = {
 
 
 class NotOffered(Exception):
-    """The target has no such op, verb, dtype or mode; the text says which."""
+    """The target has no such op, verb, dtype or mode; the text says which.
+
+    Examples
+    --------
+    What an adapter raises for a call that its library has no function for:
+
+    >>> from lunette.check import NotOffered
+    >>> raise NotOffered("no dilation")
+    Traceback (most recent call last):
+    lunette.check.calls.NotOffered: no dilation
+    """
 
 
 @dataclass(frozen=True)
@@ -54,6 +64,37 @@ class Call:
     `operands` are (x,), (x, weight), (x, weight, bias) or, to unpool, (values, indices).
     `tangents` go with `jvp`, one per operand; `gradient` goes with `vjp`. `layout` says how x lies
     in memory. `bad` says why the only right answer is an error; it is empty for a good call.
+
+    Parameters
+    ----------
+    op : str
+        A name of `OPS`.
+    arguments : dict
+        The op's arguments by name.
+    verb : str
+        One of `VERBS`.
+    operands : tuple of numpy.ndarray
+        What it is called with.
+    tangents : tuple of numpy.ndarray
+        Of `jvp`.
+    gradient : numpy.ndarray, optional
+        Of `vjp`.
+    layout : str
+        How x lies in memory.
+    variant : str
+        Which way of calling, where a library has several.
+    tags : frozenset of str
+        What the case is about: the properties of the report.
+    bad : str
+        Why only an error is right.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from lunette.check import Call
+    >>> call = Call("max", {"kernel": (2,)}, "forward", (np.array([1.0, 5.0]),))
+    >>> call.op, call.bad
+    ('max', '')
     """
 
     op: str

@@ -94,7 +94,8 @@ def _compute(call: Call, ties: str, accumulate: str) -> list[Outcome]:
     if call.op == "unpool":
         import lunette
 
-        return [Outcome("y", lunette.max_unpool(*call.operands, **call.arguments))]
+        values, indices = call.operands
+        return [Outcome("y", lunette.max_unpool(values, indices, **call.arguments))]
     op = call.lunette_op
     if isinstance(op, Pooling) and 0 in call.x.shape:  # nothing to compute, however long an axis
         shape = call.x.shape if call.verb == "vjp" else op.out_shape(call.x.shape)

@@ -44,7 +44,27 @@ ADJOINT = {
 
 
 class Task(NamedTuple):
-    """What the primitive is to do, but for its arrays."""
+    """What the primitive is to do, but for its arrays.
+
+    Parameters
+    ----------
+    verb : str
+        What to compute: "forward", "indices", "tangents", "gradients", …
+    op : Pooling
+        Of which op.
+    pooled : tuple of int, optional
+        Lengths of the pooled axes of the input, where no operand has them.
+    channels_last : bool, default False
+        Whether the channels are the last axis.
+    backend : str, optional
+        Who computes.
+
+    Examples
+    --------
+    >>> import lunette as ln
+    >>> ln.jax.Task("forward", ln.MaxPool((2,)))
+    Task('forward', MaxPool((2,)))
+    """
 
     verb: str
     op: Pooling

@@ -161,13 +161,50 @@ if hasattr(os, "register_at_fork"):
 
 
 def set_num_threads(n: int) -> None:
-    """Use up to `n` threads in each call, from now on; results do not depend on it."""
+    """Use up to `n` threads in each call, from now on; results do not depend on it.
+
+    Parameters
+    ----------
+    n : int
+        1 or more.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For another number, or none.
+
+    Examples
+    --------
+    >>> import lunette as ln
+    >>> before = ln.get_num_threads()
+    >>> ln.set_num_threads(1)
+    >>> ln.get_num_threads()
+    1
+    >>> ln.set_num_threads(before)
+    """
     global _threads  # noqa: PLW0603
     _threads = size(n, "n", 1)
 
 
 def get_num_threads() -> int:
-    """Threads that a large call uses: set by hand, by LUNETTE_NUM_THREADS, or one per core."""
+    """Threads that a large call uses: set by hand, by LUNETTE_NUM_THREADS, or one per core.
+
+    Returns
+    -------
+    int
+        1 or more.
+
+    Raises
+    ------
+    ValueError
+        For a LUNETTE_NUM_THREADS that is no such number.
+
+    Examples
+    --------
+    >>> import lunette as ln
+    >>> ln.get_num_threads() >= 1
+    True
+    """
     global _threads  # noqa: PLW0603
     if not _threads:
         _threads = _default()

@@ -6,4 +6,14 @@ __all__ = ["ReadError"]
 
 
 class ReadError(ValueError):
-    """A network or a property that is malformed, too large, or says what is not understood here."""
+    """A network or a property that is malformed, too large, or says what is not understood here.
+
+    Examples
+    --------
+    >>> import lunette as ln
+    >>> try:
+    ...     ln.onnx.loads_property("(assert")
+    ... except ln.onnx.ReadError as error:
+    ...     print("refused")
+    refused
+    """

@@ -21,7 +21,26 @@ MAX_NODES = 100_000
 
 @dataclass(frozen=True)
 class Port:
-    """An input or output: its name, dtype and shape. A size that the file leaves open is None."""
+    """An input or output: its name, dtype and shape. A size that the file leaves open is None.
+
+    Parameters
+    ----------
+    name : str
+        What the file calls it.
+    dtype : numpy.dtype
+        What it holds.
+    shape : tuple of int or None, or None
+        Its lengths.
+    labels : tuple of str, optional
+        What the file calls its sizes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from lunette.onnx import Port
+    >>> Port("x", np.dtype("float32"), (None, 3)).shape
+    (None, 3)
+    """
 
     name: str
     dtype: Any

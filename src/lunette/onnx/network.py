@@ -29,6 +29,25 @@ class Recording:
 
     `decided` names the nodes that read an integer which the inputs decide, a cast or the place of a
     maximum. Around these inputs the tape is the network; elsewhere such an integer may be another.
+
+    Parameters
+    ----------
+    tape : Tape
+        With every node.
+    inputs : tuple of Id
+        Its inputs.
+    outputs : tuple of Id
+        Its outputs.
+    decided : tuple of str
+        Nodes that read an integer which the inputs decide.
+
+    Examples
+    --------
+    >>> import lunette as ln
+    >>> tape = ln.Tape()
+    >>> x = tape.leaf([1.0])
+    >>> ln.onnx.Recording(tape, (x,), (x,), ()).output
+    <0 leaf: (1,) float64>
     """
 
     tape: Tape
@@ -52,6 +71,22 @@ class Network:
 
     Arrays may hold floats of the network's dtype or a wider one, Fractions, intervals, balls: the
     weights join their number system exactly. Ids give ids, and the tape differentiates.
+
+    Parameters
+    ----------
+    graph : Graph
+        What the file says; `load` and `loads` make it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import lunette as ln
+    >>> from onnx import TensorProto, helper
+    >>> port = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [2]) for n in "xy"]
+    >>> graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", port[:1], port[1:])
+    >>> model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    >>> ln.onnx.loads(model.SerializeToString())(np.float32([-1, 2]))
+    array([0., 2.], dtype=float32)
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -158,6 +193,35 @@ def load(path: Any, *, max_bytes: int = MAX_BYTES) -> Network:
     """The network of an `.onnx` file, which may be gzipped. Larger files are refused.
 
     External data must lie in files of the same folder, or of folders in it.
+
+    Parameters
+    ----------
+    path : path-like
+        The file.
+    max_bytes : int
+        How large it may be. Default: 2 GiB.
+
+    Returns
+    -------
+    Network
+        To call, and to record on a tape.
+
+    Raises
+    ------
+    ReadError
+        With what is malformed or not understood, and where.
+
+    Examples
+    --------
+    >>> import lunette as ln
+    >>> from onnx import TensorProto, helper
+    >>> port = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [2]) for n in "xy"]
+    >>> graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", port[:1], port[1:])
+    >>> model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    >>> with open("relu.onnx", "wb") as file:
+    ...     _ = file.write(model.SerializeToString())
+    >>> ln.onnx.load("relu.onnx")
+    <Network x (2) → y (2), float32, 1 nodes>
     """
     limit = limit_of(max_bytes)
     path = Path(path)
@@ -165,7 +229,35 @@ def load(path: Any, *, max_bytes: int = MAX_BYTES) -> Network:
 
 
 def loads(data: bytes, *, max_bytes: int = MAX_BYTES) -> Network:
-    """The network of the bytes of an `.onnx` file."""
+    """The network of the bytes of an `.onnx` file.
+
+    Parameters
+    ----------
+    data : bytes
+        What stands in the file.
+    max_bytes : int
+        How large it may be. Default: 2 GiB.
+
+    Returns
+    -------
+    Network
+        To call, and to record on a tape.
+
+    Raises
+    ------
+    ReadError
+        With what is malformed or not understood, and where.
+
+    Examples
+    --------
+    >>> import lunette as ln
+    >>> from onnx import TensorProto, helper
+    >>> port = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [2]) for n in "xy"]
+    >>> graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", port[:1], port[1:])
+    >>> model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    >>> ln.onnx.loads(model.SerializeToString())
+    <Network x (2) → y (2), float32, 1 nodes>
+    """
     limit = limit_of(max_bytes)
     if len(data) > limit:
         raise ReadError(f"{len(data)} bytes are more than max_bytes={limit}")

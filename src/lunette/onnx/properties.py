@@ -26,7 +26,22 @@ NAMED = re.compile(r"([XY])_(0|[1-9]\d{0,8})", re.ASCII)
 
 @dataclass(frozen=True)
 class Constraint:
-    """`Σ coefficients[j] · Y_j ≤ bound`, in exact numbers."""
+    """`Σ coefficients[j] · Y_j ≤ bound`, in exact numbers.
+
+    Parameters
+    ----------
+    coefficients : tuple of (int, Fraction)
+        Which output, times what.
+    bound : Fraction
+        What the sum does not pass.
+
+    Examples
+    --------
+    >>> from fractions import Fraction
+    >>> import lunette as ln
+    >>> ln.onnx.Constraint(((0, Fraction(1)), (1, Fraction(-1))), Fraction(0)).bound
+    Fraction(0, 1)
+    """
 
     coefficients: tuple[tuple[int, Fraction], ...]
     bound: Fraction
@@ -39,7 +54,25 @@ class Constraint:
 
 @dataclass(frozen=True)
 class Case:
-    """A box of inputs, and the outputs that must not occur there: an `or` of `and`s."""
+    """A box of inputs, and the outputs that must not occur there: an "or" of "and"s.
+
+    Parameters
+    ----------
+    lower : tuple of Fraction
+        The lower end of every input.
+    upper : tuple of Fraction
+        The upper end of every input.
+    unsafe : tuple of tuple of Constraint
+        The outputs that must not occur.
+
+    Examples
+    --------
+    >>> from fractions import Fraction
+    >>> import lunette as ln
+    >>> safe = ln.onnx.Constraint(((0, Fraction(1)),), Fraction(0))
+    >>> ln.onnx.Case((Fraction(0),), (Fraction(1),), ((safe,),)).upper
+    (Fraction(1, 1),)
+    """
 
     lower: tuple[Fraction, ...]
     upper: tuple[Fraction, ...]
@@ -56,7 +89,31 @@ class Case:
 
 @dataclass(frozen=True)
 class Property:
-    """The cases of a file. It holds where no case has a counterexample."""
+    """The cases of a file. It holds where no case has a counterexample.
+
+    Parameters
+    ----------
+    inputs : int
+        How many numbers go in.
+    outputs : int
+        How many come out.
+    cases : tuple of Case
+        What is asked.
+
+    Examples
+    --------
+    >>> import lunette as ln
+    >>> text = '''
+    ... (declare-const X_0 Real)
+    ... (declare-const Y_0 Real)
+    ... (assert (>= X_0 0.0))
+    ... (assert (<= X_0 1.0))
+    ... (assert (<= Y_0 -1.0))
+    ... '''
+    >>> prop = ln.onnx.loads_property(text)
+    >>> prop.inputs, prop.outputs, len(prop.cases)
+    (1, 1, 1)
+    """
 
     inputs: int
     outputs: int
@@ -64,7 +121,34 @@ class Property:
 
 
 def load_property(path: Any, *, max_bytes: int = MAX_BYTES) -> Property:
-    """The property of a `.vnnlib` file, which may be gzipped."""
+    """The property of a `.vnnlib` file, which may be gzipped.
+
+    Parameters
+    ----------
+    path : path-like
+        The file.
+    max_bytes : int
+        How long the text may be. Default: 256 MiB.
+
+    Returns
+    -------
+    Property
+        Its cases.
+
+    Raises
+    ------
+    ReadError
+        With what is not understood, and where.
+
+    Examples
+    --------
+    >>> import lunette as ln
+    >>> with open("zero.vnnlib", "w") as file:
+    ...     _ = file.write("(declare-const X_0 Real)(declare-const Y_0 Real)"
+    ...                    "(assert (<= X_0 1.0))(assert (>= X_0 0.0))(assert (<= Y_0 -1.0))")
+    >>> ln.onnx.load_property("zero.vnnlib").cases[0].upper
+    (Fraction(1, 1),)
+    """
     data = read_bytes(path, limit_of(max_bytes))
     try:
         return loads_property(data.decode())
@@ -75,7 +159,31 @@ def load_property(path: Any, *, max_bytes: int = MAX_BYTES) -> Property:
 
 
 def loads_property(text: str) -> Property:
-    """The property of a text in VNN-LIB."""
+    """The property of a text in VNN-LIB.
+
+    Parameters
+    ----------
+    text : str
+        What stands in the file.
+
+    Returns
+    -------
+    Property
+        Its cases.
+
+    Raises
+    ------
+    ReadError
+        With what is not understood, and where.
+
+    Examples
+    --------
+    >>> import lunette as ln
+    >>> prop = ln.onnx.loads_property("(declare-const X_0 Real)(declare-const Y_0 Real)"
+    ...     "(assert (<= X_0 1.0))(assert (>= X_0 0.0))(assert (<= Y_0 -1.0))")
+    >>> prop.cases[0].lower
+    (Fraction(0, 1),)
+    """
     variables = Variables()
     always: list[Linear] = []
     either: list[list[list[Linear]]] = []

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
 from lunette import records
+from lunette.annotations import Given, Numbers, Plain
 from lunette.arguments import choice, listed, shown, size, sizes, tuple_of_sizes
 from lunette.axes import chosen, places
 from lunette.regions import Sliding
@@ -56,7 +57,18 @@ def kind_of(dtype: np.dtype[Any], name: str = "an operand") -> str:
 
 
 class Op:
-    """A window operator. Subclasses are frozen dataclasses; equal fields make equal ops."""
+    """A window operator. Subclasses are frozen dataclasses; equal fields make equal ops.
+
+    An op is called with arrays, and has the verbs `jvp` and `vjp`; `out_shape` and `result_dtype` tell what comes of shapes and
+    dtypes before there is an array. It is hashable, holds no array, and its `repr` pastes back.
+
+    Examples
+    --------
+    >>> import lunette as ln
+    >>> op = ln.MaxPool((2, 2))
+    >>> isinstance(op, ln.Op), op == ln.MaxPool([2, 2]), op.out_shape((8, 6, 4))
+    (True, True, (8, 3, 2))
+    """
 
     _hash: int
     _text: str
@@ -89,11 +101,56 @@ class Op:
     # -- the signature: shapes and dtypes, before any array is touched --
 
     def out_shape(self, *shapes: Shape) -> Shape:
-        """Shape of the result for operands of these shapes; a ValueError where there is none."""
+        """Shape of the result for operands of these shapes; a ValueError where there is none.
+
+        Parameters
+        ----------
+        *shapes : tuple of int
+            The shape of each operand.
+
+        Returns
+        -------
+        tuple of int
+            The shape of the result.
+
+        Raises
+        ------
+        ValueError, TypeError
+            Where there is no result, with the axis and why.
+
+        Examples
+        --------
+        >>> import lunette as ln
+        >>> ln.Conv((3, 3), padding=1).out_shape((8, 3, 32, 32), (16, 3, 3, 3))
+        (8, 16, 32, 32)
+        """
         raise NotImplementedError
 
     def result_dtype(self, *dtypes: np.dtype[Any]) -> np.dtype[Any]:
-        """dtype of the result for operands of these dtypes."""
+        """dtype of the result for operands of these dtypes.
+
+        Parameters
+        ----------
+        *dtypes : numpy.dtype
+            The dtype of each operand.
+
+        Returns
+        -------
+        numpy.dtype
+            The dtype of the result.
+
+        Raises
+        ------
+        TypeError
+            For a dtype that the op does not take.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import lunette as ln
+        >>> ln.AvgPool((2,)).result_dtype(np.dtype("int32"))
+        dtype('float64')
+        """
         raise NotImplementedError
 
     def check_operands(self, shapes: tuple[Shape, ...], dtypes: tuple[np.dtype[Any], ...]) -> Shape:
@@ -158,8 +215,34 @@ class Op:
 
     # -- the verbs --
 
+    @overload
+    def __call__(self, x: Plain, /, *more: Any) -> np.ndarray[Any, Any]: ...
+    @overload
+    def __call__(self, x: Given, /, *more: Any) -> Given: ...
     def __call__(self, *operands: Any) -> Any:
-        """The op's value; the same kind of array out as in."""
+        """The op's value; the same kind of array out as in.
+
+        Parameters
+        ----------
+        *operands : array_like
+            x of a pooling; x, weight and perhaps bias of a convolution.
+
+        Returns
+        -------
+        array
+            Of the library that the operands are of.
+
+        Raises
+        ------
+        ValueError, TypeError
+            With the argument, its value, the axis and the remedy, before anything is computed.
+
+        Examples
+        --------
+        >>> import lunette as ln
+        >>> ln.MaxPool((2,))([1.0, 5.0, 2.0, 3.0])
+        array([5., 3.])
+        """
         if len(operands) == 1:
             direct = DIRECT.get(type(operands[0]))
             if direct is not None:
@@ -170,6 +253,16 @@ class Op:
 
         return forward(self, *operands)
 
+    @overload
+    def jvp(
+        self, operands: Numbers, tangents: Any, backend: str | None = None
+    ) -> np.ndarray[Any, Any]: ...
+    @overload
+    def jvp(
+        self, operands: tuple[Given, ...], tangents: Any, backend: str | None = None
+    ) -> Given: ...
+    @overload
+    def jvp(self, operands: Given, tangents: Any, backend: str | None = None) -> Given: ...
     def jvp(self, operands: Any, tangents: Any, backend: str | None = None) -> Any:
         """The directional derivative at `operands` along `tangents`.
 
@@ -186,11 +279,32 @@ class Op:
         -------
         array
             The change of the result, of its shape and dtype.
+
+        Raises
+        ------
+        ValueError, TypeError
+            With the argument, its value, the axis and the remedy, before anything is computed.
+
+        Examples
+        --------
+        >>> import lunette as ln
+        >>> ln.AvgPool((2,)).jvp([1.0, 5.0], [1.0, 0.0])
+        array([0.5])
         """
         from lunette.dispatch import jvp
 
         return jvp(self, operands, tangents, backend)
 
+    @overload
+    def vjp(
+        self, operands: Numbers, grad: Any, backend: str | None = None
+    ) -> np.ndarray[Any, Any]: ...
+    @overload
+    def vjp(
+        self, operands: tuple[Given, ...], grad: Any, backend: str | None = None
+    ) -> tuple[Given, ...]: ...
+    @overload
+    def vjp(self, operands: Given, grad: Any, backend: str | None = None) -> Given: ...
     def vjp(self, operands: Any, grad: Any, backend: str | None = None) -> Any:
         """The gradient in each operand, given the gradient of the result.
 
@@ -207,6 +321,17 @@ class Op:
         -------
         array or tuple of arrays
             A gradient for each operand: bare for a bare operand, a tuple otherwise.
+
+        Raises
+        ------
+        ValueError, TypeError
+            With the argument, its value, the axis and the remedy, before anything is computed.
+
+        Examples
+        --------
+        >>> import lunette as ln
+        >>> ln.AvgPool((2,)).vjp([1.0, 5.0], [1.0])
+        array([0.5, 0.5])
         """
         from lunette.dispatch import vjp
 

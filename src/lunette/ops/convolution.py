@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from lunette.annotations import Axes, Kernel, Padding, Sizes
 from lunette.arguments import shape_tuple, size, sizes, tuple_of_sizes
 from lunette.ops.base import Op, Shape, kind_of, shortest, shortest_padding, sliding
 from lunette.regions import Sliding, transposed_length
@@ -22,7 +23,7 @@ class Convolution(Op):
     the image. An interpreter needs nothing but `regions`, `groups` and `transposed`.
     """
 
-    kernel: tuple[int, ...]
+    kernel: Kernel
     stride: Any
     padding: Any
     dilation: Any
@@ -167,14 +168,14 @@ class Conv(Convolution):
     (8, 16, 32, 32)
     """
 
-    kernel: tuple[int, ...]
-    stride: int | tuple[int, ...] = 1
-    padding: Any = 0
-    dilation: int | tuple[int, ...] = 1
+    kernel: Kernel
+    stride: Sizes = 1
+    padding: Padding = 0
+    dilation: Sizes = 1
     groups: int = 1
     transposed = False
     _: KW_ONLY
-    axes: int | tuple[int, ...] | None = None
+    axes: Axes = None
 
     def __post_init__(self) -> None:
         self._set_regions()
@@ -229,15 +230,15 @@ class ConvTranspose(Convolution):
     (8, 16, 32, 32)
     """
 
-    kernel: tuple[int, ...]
-    stride: int | tuple[int, ...] = 1
-    padding: Any = 0
-    output_padding: int | tuple[int, ...] = 0
-    dilation: int | tuple[int, ...] = 1
+    kernel: Kernel
+    stride: Sizes = 1
+    padding: Padding = 0
+    output_padding: Sizes = 0
+    dilation: Sizes = 1
     groups: int = 1
     transposed = True
     _: KW_ONLY
-    axes: int | tuple[int, ...] | None = None
+    axes: Axes = None
 
     def __post_init__(self) -> None:
         if isinstance(self.padding, str) and str.__str__(self.padding) == "same":
@@ -260,7 +261,7 @@ class ConvTranspose(Convolution):
             n,
             self.kernel[axis],
             self.stride[axis],  # type: ignore[index]
-            self.padding[axis],
+            self.padding[axis],  # type: ignore[index, arg-type]
             self.dilation[axis],  # type: ignore[index]
             self.output_padding[axis],  # type: ignore[index]
         )

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from lunette.annotations import Axes, Bins, Kernel, Padding, Sizes, Ties
 from lunette.arguments import AXES, choice, flag, listed, shape_tuple, shown, size, tuple_of_sizes
 from lunette.ops.base import Op, Shape, kind_of, shortest, shortest_padding, sliding
 from lunette.reductions import Max, Mean, Min, Mode, Reduction, RoundedMean, SmoothMax
@@ -142,7 +143,7 @@ class Pool(Pooling):
     reduction: Reduction
     keepdims: bool = True
     _: KW_ONLY
-    axes: int | tuple[int, ...] | None = None
+    axes: Axes = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.regions, (tuple, list)):
@@ -181,7 +182,7 @@ class Pool(Pooling):
 class _SlidingPool(Pooling):
     """What the sliding ops share: the arguments of their regions."""
 
-    kernel: tuple[int, ...]
+    kernel: Kernel
     stride: Any
     padding: Any
     dilation: Any
@@ -248,14 +249,14 @@ class MaxPool(_SlidingPool):
     (8, 64, 56, 56)
     """
 
-    kernel: tuple[int, ...]
-    stride: int | tuple[int, ...] | None = None
-    padding: Any = 0
-    dilation: int | tuple[int, ...] = 1
+    kernel: Kernel
+    stride: Sizes | None = None
+    padding: Padding = 0
+    dilation: Sizes = 1
     ceil_mode: bool = False
-    ties: str = "first"
+    ties: Ties = "first"
     _: KW_ONLY
-    axes: int | tuple[int, ...] | None = None
+    axes: Axes = None
 
     def __post_init__(self) -> None:
         reduction = Max(self.ties)
@@ -300,14 +301,14 @@ class MinPool(_SlidingPool):
     (4, 4)
     """
 
-    kernel: tuple[int, ...]
-    stride: int | tuple[int, ...] | None = None
-    padding: Any = 0
-    dilation: int | tuple[int, ...] = 1
+    kernel: Kernel
+    stride: Sizes | None = None
+    padding: Padding = 0
+    dilation: Sizes = 1
     ceil_mode: bool = False
-    ties: str = "first"
+    ties: Ties = "first"
     _: KW_ONLY
-    axes: int | tuple[int, ...] | None = None
+    axes: Axes = None
 
     def __post_init__(self) -> None:
         reduction = Min(self.ties)
@@ -355,15 +356,15 @@ class ModePool(_SlidingPool):
     (32, 32, 32)
     """
 
-    kernel: tuple[int, ...]
-    stride: int | tuple[int, ...] | None = None
-    padding: Any = 0
-    dilation: int | tuple[int, ...] = 1
+    kernel: Kernel
+    stride: Sizes | None = None
+    padding: Padding = 0
+    dilation: Sizes = 1
     ceil_mode: bool = False
     ties: str = "smallest"
     sparse: bool = False
     _: KW_ONLY
-    axes: int | tuple[int, ...] | None = None
+    axes: Axes = None
 
     def __post_init__(self) -> None:
         reduction = Mode(self.ties, self.sparse)
@@ -411,16 +412,16 @@ class AvgPool(_SlidingPool):
     (8, 16, 16, 3)
     """
 
-    kernel: tuple[int, ...]
-    stride: int | tuple[int, ...] | None = None
-    padding: Any = 0
-    dilation: int | tuple[int, ...] = 1
+    kernel: Kernel
+    stride: Sizes | None = None
+    padding: Padding = 0
+    dilation: Sizes = 1
     ceil_mode: bool = False
     count_include_pad: bool = True
     divisor_override: int | None = None
     dtype: str | None = None
     _: KW_ONLY
-    axes: int | tuple[int, ...] | None = None
+    axes: Axes = None
 
     def __post_init__(self) -> None:
         reduction: Any = Mean(self.count_include_pad, self.divisor_override)
@@ -478,15 +479,15 @@ class SmoothMaxPool(_SlidingPool):
     SmoothMaxPool((2,), beta=4.0)
     """
 
-    kernel: tuple[int, ...]
+    kernel: Kernel
     beta: float
-    stride: int | tuple[int, ...] | None = None
-    padding: Any = 0
-    dilation: int | tuple[int, ...] = 1
+    stride: Sizes | None = None
+    padding: Padding = 0
+    dilation: Sizes = 1
     ceil_mode: bool = False
     count_include_pad: bool = True
     _: KW_ONLY
-    axes: int | tuple[int, ...] | None = None
+    axes: Axes = None
 
     def __post_init__(self) -> None:
         reduction = SmoothMax(self.beta, self.count_include_pad)
@@ -512,7 +513,7 @@ def bins(value: Any) -> tuple[int | None, ...]:
 class _AdaptivePool(Pooling):
     """What the adaptive ops share: `output_size` bins per axis; None keeps the axis as it is."""
 
-    output_size: tuple[int | None, ...]
+    output_size: Bins
 
     def _set_regions(self, reduction: Reduction) -> None:
         output_size = bins(self.output_size)
@@ -548,9 +549,9 @@ class AdaptiveAvgPool(_AdaptivePool):
     (5, 2)
     """
 
-    output_size: tuple[int | None, ...]
+    output_size: Bins
     _: KW_ONLY
-    axes: int | tuple[int, ...] | None = None
+    axes: Axes = None
 
     def __post_init__(self) -> None:
         self._set_regions(Mean())
@@ -585,10 +586,10 @@ class AdaptiveMaxPool(_AdaptivePool):
     (3, 2, 2)
     """
 
-    output_size: tuple[int | None, ...]
-    ties: str = "first"
+    output_size: Bins
+    ties: Ties = "first"
     _: KW_ONLY
-    axes: int | tuple[int, ...] | None = None
+    axes: Axes = None
 
     def __post_init__(self) -> None:
         reduction = Max(self.ties)
@@ -654,7 +655,7 @@ class GlobalAvgPool(_GlobalPool):
     ndim: int | None = None
     keepdims: bool = True
     _: KW_ONLY
-    axes: int | tuple[int, ...] | None = None
+    axes: Axes = None
 
     def __post_init__(self) -> None:
         self._set_regions(Mean())
@@ -692,9 +693,9 @@ class GlobalMaxPool(_GlobalPool):
 
     ndim: int | None = None
     keepdims: bool = True
-    ties: str = "all"
+    ties: Ties = "all"
     _: KW_ONLY
-    axes: int | tuple[int, ...] | None = None
+    axes: Axes = None
 
     def __post_init__(self) -> None:
         reduction = Max(self.ties)

@@ -47,26 +47,27 @@ def pyramid(
 
     Parameters
     ----------
-    x
+    x : array or path-like
         An array (NumPy, Dask, a CPU tensor, a DataArray or a Dataset of xarray), or a path or URL of a
         file or a Zarr store.
-    out
+    out : path-like, optional
         Of a path: where to write; the suffix says what. Arrays have none: their levels are returned.
-    op
-        `"mean"` (the default; integers stay integers, rounded half to even), `"max"`, `"min"`,
-        `"mode"`, `"sparse-mode"` or `"stride"`.
-    levels
-        How many; by default until the longest axis fits into a chunk.
-    factors
+    op : {"mean", "max", "min", "mode", "sparse-mode", "stride"}, optional
+        What happens to the cells of a block. Default: `"mean"`; integers stay integers, rounded half to even.
+    levels : int, optional
+        How many. Default: until the longest axis fits into a chunk.
+    factors : int, dict of str to int, or list of them, optional
         A number, or a dict by axis such as `{"z": 1, "y": 2, "x": 2}`, or a list of them, level by
-        level. By default axes of space are halved, those with the smallest cells first.
-    axes
+        level. Default: axes of space are halved, those with the smallest cells first.
+    axes : str, optional
         Letters or names with commas, in place of those that the array has: `"czyx"`, `"time,lat,lon"`.
-    nodata, skipna
-        A number whose cells have no part in a value; whether NaN has none.
-    in_place
+    nodata : number, optional
+        A number whose cells have no part in a value.
+    skipna : bool, default False
+        Whether NaN has no part in one.
+    in_place : bool, default False
         Of a path: add levels to the multiscale image that is there.
-    progress
+    progress : callable, optional
         Of a path: called after each tile with the bytes it read and wrote, and those to read in all.
     **options
         Of a path: what `lunette pyramid --help` lists: `memory` (bytes), `chunks`, `shards` (tuples),
@@ -76,6 +77,18 @@ def pyramid(
     -------
     list or Outcome
         Of an array `[x, level 1, level 2, …]`; of a path what was done: shapes, dtype, seconds.
+
+    Raises
+    ------
+    ValueError, TypeError
+        With the argument, its value and the remedy; of files, before anything is written.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import lunette as ln
+    >>> [level.shape for level in ln.pyramid(np.zeros((64, 64), np.uint8), levels=2)]
+    [(64, 64), (32, 32), (16, 16)]
     """
     if op is not None:
         choice(op, "op", OPERATORS)

@@ -42,7 +42,35 @@ __all__ = [
 
 
 def forward(op: Op, *operands: Any) -> Any:
-    """The op's value."""
+    """The op's value.
+
+    Parameters
+    ----------
+    op : Op
+        What to compute.
+    *operands : array_like
+        Floats, integers, or object arrays of exact numbers, intervals, balls or dual numbers.
+
+    Returns
+    -------
+    numpy.ndarray
+        The value, in the numbers of the operands.
+
+    Raises
+    ------
+    ValueError, TypeError
+        With the argument, its value, the axis and the remedy.
+    MissingOperation
+        Where the numbers lack what the op needs: Fractions have no `exp`.
+
+    Examples
+    --------
+    >>> from fractions import Fraction
+    >>> import numpy as np
+    >>> import lunette as ln
+    >>> ln.spec.forward(ln.AvgPool((2,)), np.array([Fraction(1, 3), Fraction(1, 6)]))
+    array([Fraction(1, 4)], dtype=object)
+    """
     check_is_op(op)
     arrays = arrays_of(op, operands)
     op.check_operands(*_signature(arrays))
@@ -53,7 +81,31 @@ def forward(op: Op, *operands: Any) -> Any:
 
 
 def forward_with_indices(op: Op, *operands: Any) -> Any:
-    """A max's value, and the flat position in the pooled axes of each window's winner (−1: none)."""
+    """A max's value, and the flat position in the pooled axes of each window's winner (−1: none).
+
+    Parameters
+    ----------
+    op : Op
+        A max or a min.
+    *operands : array_like
+        x.
+
+    Returns
+    -------
+    tuple of numpy.ndarray
+        The value, and the indices (int64).
+
+    Raises
+    ------
+    ValueError, TypeError
+        Also for an op that has no winners.
+
+    Examples
+    --------
+    >>> import lunette as ln
+    >>> ln.spec.forward_with_indices(ln.MaxPool((2,)), [1.0, 5.0, 3.0, 2.0])
+    (array([5., 3.]), array([1, 2]))
+    """
     check_is_op(op)
     arrays = arrays_of(op, operands)
     op.check_indices()
@@ -65,7 +117,33 @@ def forward_with_indices(op: Op, *operands: Any) -> Any:
 
 
 def jvp(op: Op, operands: Any, tangents: Any) -> Any:
-    """The directional derivative; a bare array stands for a single operand."""
+    """The directional derivative; a bare array stands for a single operand.
+
+    Parameters
+    ----------
+    op : Op
+        What to differentiate.
+    operands : array_like or tuple of array_like
+        Where.
+    tangents : array_like or tuple of array_like
+        A direction of the shape and dtype of each operand.
+
+    Returns
+    -------
+    numpy.ndarray
+        The change of the result.
+
+    Raises
+    ------
+    ValueError, TypeError
+        With the argument, its value, the axis and the remedy.
+
+    Examples
+    --------
+    >>> import lunette as ln
+    >>> ln.spec.jvp(ln.AvgPool((2,)), [1.0, 5.0], [1.0, 0.0])
+    array([0.5])
+    """
     check_is_op(op)
     arrays = arrays_of(op, _tuple(operands))
     directions = arrays_of(op, _tuple(tangents), "tangent of ")
@@ -79,7 +157,33 @@ def jvp(op: Op, operands: Any, tangents: Any) -> Any:
 
 
 def vjp(op: Op, operands: Any, grad: Any) -> Any:
-    """The gradient in each operand; bare for a bare operand, a tuple otherwise."""
+    """The gradient in each operand; bare for a bare operand, a tuple otherwise.
+
+    Parameters
+    ----------
+    op : Op
+        What to differentiate.
+    operands : array_like or tuple of array_like
+        Where.
+    grad : array_like
+        The gradient of the result, of its shape and dtype.
+
+    Returns
+    -------
+    numpy.ndarray or tuple of numpy.ndarray
+        A gradient for each operand.
+
+    Raises
+    ------
+    ValueError, TypeError
+        With the argument, its value, the axis and the remedy.
+
+    Examples
+    --------
+    >>> import lunette as ln
+    >>> ln.spec.vjp(ln.AvgPool((2,)), [1.0, 5.0], [1.0])
+    array([0.5, 0.5])
+    """
     check_is_op(op)
     arrays, gradient = arrays_of(op, _tuple(operands)), array(grad, "gradient")
     op.check_operands(*_signature(arrays))
@@ -94,13 +198,61 @@ def vjp(op: Op, operands: Any, grad: Any) -> Any:
 
 
 def unpool(values: Any, indices: Any, pooled_shape: tuple[int, ...]) -> Any:
-    """Zeros of `pooled_shape` on the last axes with each value at its index; −1 goes nowhere."""
+    """Zeros of `pooled_shape` on the last axes with each value at its index; −1 goes nowhere.
+
+    Parameters
+    ----------
+    values : array_like
+        What to write.
+    indices : array_like of int
+        Where, of the shape of the values: flat positions in the pooled axes.
+    pooled_shape : tuple of int
+        The lengths of the last axes of the result.
+
+    Returns
+    -------
+    numpy.ndarray
+        Of values with one index, the last is kept.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For an index that is out of range.
+
+    Examples
+    --------
+    >>> import lunette as ln
+    >>> ln.spec.unpool([5.0, 3.0], [1, 2], (4,))
+    array([0., 5., 3., 0.])
+    """
     pooled = tuple_of_sizes(pooled_shape, "pooled_shape")
     return pooling.unpool(*checked(values, indices, pooled), pooled)
 
 
 def meaning(op: Op) -> Any:
-    """The module that says what this op means: the verbs over tuples of checked arrays."""
+    """The module that says what this op means: the verbs over tuples of checked arrays.
+
+    Parameters
+    ----------
+    op : Op
+        A pooling or a convolution.
+
+    Returns
+    -------
+    module
+        `lunette.spec.pooling` or `lunette.spec.convolution`.
+
+    Raises
+    ------
+    TypeError
+        For another op.
+
+    Examples
+    --------
+    >>> import lunette as ln
+    >>> ln.spec.meaning(ln.MaxPool((2,))).__name__
+    'lunette.spec.pooling'
+    """
     if isinstance(op, Pooling):
         return pooling
     if isinstance(op, Convolution):

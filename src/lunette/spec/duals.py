@@ -10,7 +10,24 @@ __all__ = ["Dual"]
 
 
 class Dual:
-    """A primal and its tangent, both of one number system."""
+    """A primal and its tangent, both of one number system.
+
+    Parameters
+    ----------
+    primal : number
+        A float, a Fraction, an interval, …
+    tangent : number
+        How it moves.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import lunette as ln
+    >>> x = np.array([ln.spec.Dual(1, 10), ln.spec.Dual(5, 20)])
+    >>> y = ln.spec.forward(ln.MaxPool((2,)), x)[0]
+    >>> y.primal, y.tangent
+    (Fraction(5, 1), Fraction(20, 1))
+    """
 
     __slots__ = ("primal", "tangent")
 

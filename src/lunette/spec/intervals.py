@@ -20,6 +20,25 @@ class Interval:
     """`[lo, hi]`, both included; `Interval(v)` is the least interval around v: a point if a float holds it.
 
     Ends may be any real numbers and are rounded outward to floats. They may be infinite, never NaN.
+
+    Parameters
+    ----------
+    lo : real number
+        The lower end.
+    hi : real number, optional
+        The upper end. Default: the lower.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For NaN, or ends in the wrong order.
+
+    Examples
+    --------
+    >>> import lunette as ln
+    >>> total = ln.spec.Interval(1, 2) + ln.spec.Interval(10)
+    >>> total.lo <= 11 < 12 <= total.hi
+    True
     """
 
     __slots__ = ("hi", "lo")

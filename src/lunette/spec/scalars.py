@@ -33,11 +33,31 @@ Array = np.ndarray[Any, Any]
 
 
 class MissingOperation(TypeError):
-    """This number system has no such operation."""
+    """This number system has no such operation.
+
+    Examples
+    --------
+    >>> from fractions import Fraction
+    >>> import numpy as np
+    >>> import lunette as ln
+    >>> ln.spec.forward(ln.SmoothMaxPool((2,), 1.0), np.array([Fraction(1), Fraction(2)]))
+    Traceback (most recent call last):
+    lunette.spec.scalars.MissingOperation: ...
+    """
 
 
 class Undecided(ValueError):
-    """The order of these two values is not known: they overlap."""
+    """The order of these two values is not known: they overlap.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import lunette as ln
+    >>> x = np.array([ln.spec.Interval(0, 2), ln.spec.Interval(1, 3)])
+    >>> ln.spec.vjp(ln.MaxPool((2,)), x, np.array([ln.spec.Interval(1)]))
+    Traceback (most recent call last):
+    lunette.spec.scalars.Undecided: ...
+    """
 
 
 class Scalars:

@@ -32,6 +32,32 @@ def check_gradient(
     float64 values, `jvp` and `hvp` agree with central differences of the given step. Over object
     arrays of rationals the first two must hold exactly, otherwise within the tolerance, relative.
     Choose values away from ties and kinks, where no derivative exists.
+
+    Parameters
+    ----------
+    program : callable
+        `program(tape, *ids)`, which returns one id.
+    *values : array_like
+        The leaves.
+    tolerance : float, default 1e-6
+        How far apart, relative.
+    step : float, default 1e-4
+        Of the central differences.
+    hessian : bool, default True
+        Check `hvp` too.
+    seed : int, default 0
+        For the directions.
+
+    Raises
+    ------
+    AssertionError
+        With the law that does not hold, and the two sides.
+
+    Examples
+    --------
+    >>> import lunette as ln
+    >>> from lunette.tape import check_gradient
+    >>> check_gradient(lambda tape, x: tape.apply(ln.AvgPool((2,)), x * x), [1.0, 2.0, 3.0, 4.0])
     """
     from lunette.tape.tape import Tape
 

@@ -13,6 +13,21 @@ class DualArray:
 
     Unlike `lunette.spec.Dual`, a number in an array, this is a pair of arrays: each keeps its own
     dtype and library, so kernels serve both.
+
+    Parameters
+    ----------
+    primal : array
+        The value.
+    tangent : array, optional
+        How it moves. Default: not at all.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from lunette.tape import DualArray
+    >>> x = DualArray(np.array([3.0]), np.array([1.0]))
+    >>> x * x
+    DualArray(array([9.]), array([6.]))
     """
 
     __slots__ = ("primal", "tangent")

@@ -1,7 +1,7 @@
 """The few array functions that rules are written with, for every kind of array.
 
 NumPy's floats, object arrays of any number system, other libraries' arrays that use NumPy's names
-(torch's tensors, for one), and `DualArray`s of those. Nothing here is chosen by a setting: the
+(torch's tensors, for one), and each `DualArray` of those. Nothing here is chosen by a setting: the
 array itself says which library computes.
 """
 

@@ -15,6 +15,21 @@ class Id(int):
 
     Arithmetic (`+ - * / @` and unary `-`) records a new node instead; a number or an array on the
     other side becomes a constant. Ids of different tapes are never equal.
+
+    Parameters
+    ----------
+    number : int
+        The place of the node on its tape.
+    tape : Tape
+        Whose node it is.
+
+    Examples
+    --------
+    >>> import lunette as ln
+    >>> tape = ln.Tape()
+    >>> x = tape.leaf([1.0, 2.0], "x")
+    >>> int(x), x.name, x.shape, (x + 1.0).value.tolist()
+    (0, 'x', (2,), [2.0, 3.0])
     """
 
     tape: Tape

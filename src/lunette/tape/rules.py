@@ -14,7 +14,19 @@ Shape = tuple[int, ...]
 
 
 class Each:
-    """One function for operands of any number: it is given the operand's position first."""
+    """One function for operands of any number: it is given the operand's position first.
+
+    Parameters
+    ----------
+    function : callable
+        `function(position, tangent or gradient, out, *inputs, **options)`.
+
+    Examples
+    --------
+    >>> from lunette.tape import Each
+    >>> Each(lambda position, g, out, *inputs: (position, g))[2]("g", None)
+    (2, 'g')
+    """
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
@@ -36,6 +48,36 @@ class Rule:
     `None` in place of a function: that operand has no derivative (labels, for one). Written with
     operators and `lunette.tape.functions`, a rule serves every kind of array, and `hvp` too.
     With `broadcasts`, operands of several shapes meet as NumPy's do, and the rule need not know.
+
+    Parameters
+    ----------
+    shape : callable
+        The shape of the result.
+    forward : callable
+        The result.
+    jvp : callable, sequence of callable, or Each
+        For each operand, what its tangent adds.
+    vjp : callable, sequence of callable, or Each
+        For each operand, its gradient.
+    broadcasts : bool, default False
+        Let operands of several shapes meet as NumPy's do.
+
+    Raises
+    ------
+    TypeError
+        For what is no function.
+
+    Examples
+    --------
+    >>> from lunette.tape import Rule
+    >>> double = Rule(
+    ...     shape=lambda x: x,
+    ...     forward=lambda x: 2.0 * x,
+    ...     jvp=lambda t, out, x: 2.0 * t,
+    ...     vjp=lambda g, out, x: 2.0 * g,
+    ... )
+    >>> double.shape((2, 3))
+    (2, 3)
     """
 
     __slots__ = ("broadcasts", "forward", "jvp", "shape", "vjp")
@@ -93,7 +135,38 @@ def _per_operand(functions: Any, name: str) -> Any:
 
 
 def elementwise(forward: Callable[..., Any], jvp: Any, vjp: Any) -> Rule:
-    """A rule whose operands meet element by element, stretched as NumPy stretches them."""
+    """A rule whose operands meet element by element, stretched as NumPy stretches them.
+
+    Parameters
+    ----------
+    forward : callable
+        The result.
+    jvp : callable, or sequence of callable
+        For each operand, what its tangent adds.
+    vjp : callable, or sequence of callable
+        For each operand, its gradient.
+
+    Returns
+    -------
+    Rule
+        To register.
+
+    Raises
+    ------
+    TypeError
+        For what is no function.
+
+    Examples
+    --------
+    >>> from lunette.tape import elementwise
+    >>> square = elementwise(
+    ...     lambda x: x * x,
+    ...     jvp=lambda t, out, x: 2 * x * t,
+    ...     vjp=lambda g, out, x: 2 * x * g,
+    ... )
+    >>> square.forward(3.0)
+    9.0
+    """
     count = len(_per_operand(vjp, "vjp"))
 
     def shape(*shapes: Shape) -> Shape:
@@ -127,7 +200,32 @@ RULES: dict[str, Rule] = {}
 
 
 def register(name: str, rule: Rule) -> None:
-    """Add an op to every tape: `tape.apply(name, …)`, or `tape.name(…)`. A name is taken once."""
+    """Add an op to every tape: `tape.apply(name, …)`, or `tape.name(…)`. A name is taken once.
+
+    Parameters
+    ----------
+    name : str
+        A Python name that no tape has.
+    rule : Rule
+        How it is computed and differentiated.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For a name that is taken, or what is no rule.
+
+    Examples
+    --------
+    >>> import lunette as ln
+    >>> from lunette.tape import elementwise, register
+    >>> register(
+    ...     "doubled",
+    ...     elementwise(lambda x: x + x, lambda t, out, x: t + t, lambda g, out, x: g + g),
+    ... )
+    >>> tape = ln.Tape()
+    >>> tape.doubled(tape.leaf([1.0, 2.0])).value
+    array([2., 4.])
+    """
     from lunette.tape.tape import Tape
 
     if not isinstance(name, str) or not name.isidentifier():

@@ -69,6 +69,16 @@ class Tape(Methods):
 
     Nodes are added by one thread at a time; several threads may take derivatives of one tape, and
     tapes of different threads share nothing.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import lunette as ln
+    >>> tape = ln.Tape()
+    >>> x = tape.leaf(np.array([1.0, 5.0, 2.0, 3.0]), "x")
+    >>> y = tape.sum(tape.apply(ln.MaxPool((2,)), x) * 2.0)
+    >>> tape.backward(y)[x]
+    array([0., 2., 0., 2.])
     """
 
     def __init__(self) -> None:
@@ -81,12 +91,66 @@ class Tape(Methods):
         """A given value. Its gradient is computed unless `requires_grad` is false.
 
         Integers and bools have no gradient; pass `requires_grad=False` for data and labels.
+
+        Parameters
+        ----------
+        value : array_like
+            Its array, which is kept and not copied.
+        name : str, optional
+            What tables and pictures call it.
+        requires_grad : bool, default True
+            Whether `backward` gives its gradient.
+
+        Returns
+        -------
+        Id
+            The node.
+
+        Raises
+        ------
+        TypeError
+            For integers that require a gradient.
+
+        Examples
+        --------
+        >>> import lunette as ln
+        >>> ln.Tape().leaf([1.0, 2.0], "x")
+        <0 x: (2,) float64>
         """
         flag(requires_grad, "requires_grad")
         return self._leaf(value, _name(name, "leaf"), requires_grad)
 
     def apply(self, op: Op | str, *operands: Any, name: str | None = None, **options: Any) -> Id:
-        """The node of an op (any `lunette.Op`, or the name of a rule) over these operands."""
+        """The node of an op (any `lunette.Op`, or the name of a rule) over these operands.
+
+        Parameters
+        ----------
+        op : Op or str
+            An op, or the name of a rule, such as `"relu"`.
+        *operands : Id or array_like
+            Ids of this tape; an array becomes a constant.
+        name : str, optional
+            What tables and pictures call it.
+        **options
+            What the rule takes by name.
+
+        Returns
+        -------
+        Id
+            The new node; its value is computed already.
+
+        Raises
+        ------
+        ValueError, TypeError
+            With the op, its operands and their shapes; the tape is as it was.
+
+        Examples
+        --------
+        >>> import lunette as ln
+        >>> tape = ln.Tape()
+        >>> tape.apply("relu", tape.leaf([-1.0, 2.0])).value
+        array([0., 2.])
+        """
         self._check_open()
         rule: Rule
         if isinstance(op, Op) and op.axes is not None and not options:
@@ -157,7 +221,30 @@ class Tape(Methods):
         return self._add(Node(op, rule, parents, options, value, name, requires_grad))
 
     def value(self, node: Any) -> Any:
-        """The value of a node: the array itself, not a copy."""
+        """The value of a node: the array itself, not a copy.
+
+        Parameters
+        ----------
+        node : Id or int
+            Which.
+
+        Returns
+        -------
+        array
+            What was computed.
+
+        Raises
+        ------
+        ValueError, TypeError
+            For another tape's id; RuntimeError for a tape that is released.
+
+        Examples
+        --------
+        >>> import lunette as ln
+        >>> tape = ln.Tape()
+        >>> tape.value(tape.leaf([1.0, 2.0]) * 3.0)
+        array([3., 6.])
+        """
         self._check_open()
         return self._nodes[self._number(node)].value
 
@@ -171,6 +258,35 @@ class Tape(Methods):
         `grad` is the gradient of the output, of its shape; it may be missing where the output has
         one element, and is then 1. `keep` names other nodes whose gradients to return as well. With
         `release` each saved value is freed as soon as it is used, and the tape is released.
+
+        Parameters
+        ----------
+        output : Id or int
+            Of which node.
+        grad : array_like, optional
+            The gradient of the output. Default: 1, of an output of one element.
+        keep : sequence of Id, optional
+            Other nodes whose gradients to return.
+        release : bool, default False
+            Free each value as soon as it is used.
+
+        Returns
+        -------
+        dict of Id to array
+            A gradient for each leaf.
+
+        Raises
+        ------
+        ValueError, TypeError
+            For a gradient of another shape, or another tape's id.
+
+        Examples
+        --------
+        >>> import lunette as ln
+        >>> tape = ln.Tape()
+        >>> x = tape.leaf([1.0, 2.0])
+        >>> tape.backward(tape.sum(x * x))[x]
+        array([2., 4.])
         """
         self._check_open()
         flag(release, "release")
@@ -186,6 +302,32 @@ class Tape(Methods):
         """The derivative of the outputs along tangents of leaves; other leaves stand still.
 
         An array for one output, a tuple of arrays for a list of them.
+
+        Parameters
+        ----------
+        outputs : Id or list of Id
+            Of which nodes.
+        tangents : dict of Id to array
+            A direction for some leaves.
+
+        Returns
+        -------
+        array or tuple of array
+            The change of each output.
+
+        Raises
+        ------
+        ValueError, TypeError
+            For a tangent of another shape, or another tape's id.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import lunette as ln
+        >>> tape = ln.Tape()
+        >>> x = tape.leaf([1.0, 2.0])
+        >>> tape.jvp(x * x, {x: np.array([1.0, 0.0])})
+        array([2., 0.])
         """
         self._check_open()
         many = isinstance(outputs, (tuple, list))
@@ -199,6 +341,34 @@ class Tape(Methods):
 
         Exact as the gradients are: every vjp rule is differentiated, nothing is approximated. Max
         and relu are taken as locally linear, which they are wherever they are differentiable.
+
+        Parameters
+        ----------
+        output : Id or int
+            Of which node.
+        tangents : dict of Id to array
+            A direction for some leaves.
+        grad : array_like, optional
+            The gradient of the output. Default: 1, of an output of one element.
+
+        Returns
+        -------
+        dict of Id to array
+            A product for each leaf.
+
+        Raises
+        ------
+        ValueError, TypeError
+            For a tangent or gradient of another shape, or another tape's id.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import lunette as ln
+        >>> tape = ln.Tape()
+        >>> x = tape.leaf([1.0, 2.0])
+        >>> tape.hvp(tape.sum(x * x * x), {x: np.array([1.0, 1.0])})[x]
+        array([ 6., 12.])
         """
         self._check_open()
         number = self._number(output)

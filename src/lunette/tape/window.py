@@ -37,7 +37,7 @@ class OpRule(Rule):
         self, grad: Any, out: Any, inputs: list[Any], needs: list[bool], options: Any
     ) -> list[Any]:
         if isinstance(grad, DualArray):
-            gradients = self._pull_dual(grad, inputs)
+            gradients: Any = self._pull_dual(grad, inputs)
         elif all(needs) or type(self.op).vjp is not Op.vjp:
             gradients = self.op.vjp(tuple(inputs), grad)
         else:

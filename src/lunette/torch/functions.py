@@ -103,6 +103,24 @@ class replaced(TorchFunctionMode):  # type: ignore[misc]
     """`with replaced():` serves torch's pooling functions by ours, in this thread, whoever calls them.
 
     torch hands every function over to a mode, which costs some microseconds for each.
+
+    Parameters
+    ----------
+    when : {"faster", "always"}, default "faster"
+        Which calls ours serve.
+
+    Raises
+    ------
+    ValueError
+        For another word.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import lunette as ln
+    >>> with ln.torch.replaced():
+    ...     torch.nn.functional.max_pool2d(torch.zeros(1, 1, 4, 4), 2).shape
+    torch.Size([1, 1, 2, 2])
     """
 
     def __init__(self, when: str = "faster") -> None:

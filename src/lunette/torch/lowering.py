@@ -28,7 +28,14 @@ _asked: list[bool] = []
 
 
 class Unlowered(TypeError):
-    """Why an op is not written in torch's operators."""
+    """Why an op is not written in torch's operators.
+
+    Examples
+    --------
+    >>> import lunette as ln
+    >>> issubclass(ln.torch.Unlowered, Exception)
+    True
+    """
 
 
 class lowered:
@@ -36,6 +43,25 @@ class lowered:
 
     An op that has none stays an operator of ours; with `required`, it is an error. It counts for the whole process, where a call
     is traced: for `torch.compile`, at every call of the compiled function. Calls at once are not changed.
+
+    Parameters
+    ----------
+    required : bool, default False
+        Make an op that cannot be written so an error.
+
+    Raises
+    ------
+    Unlowered
+        With the op and why, where it is required.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import lunette as ln
+    >>> with ln.torch.lowered():
+    ...     program = torch.jit.trace(lambda x: ln.max_pool(x, (2, 2)), torch.zeros(1, 1, 4, 4))
+    >>> "max_pool2d" in str(program.graph)
+    True
     """
 
     def __init__(self, required: bool = False) -> None:

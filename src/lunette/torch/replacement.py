@@ -22,7 +22,27 @@ __all__ = ["Change", "Replacement", "Served", "replace", "restore"]
 
 @dataclass(frozen=True)
 class Change:
-    """One pooling module of a model: where it is, what it was, and what came of it."""
+    """One pooling module of a model: where it is, what it was, and what came of it.
+
+    Parameters
+    ----------
+    name : str
+        Where it is in the model.
+    before : torch.nn.Module
+        What was there.
+    after : torch.nn.Module or None
+        What is there now; None where it was left.
+    reason : str
+        Why it was left.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import lunette as ln
+    >>> model = torch.nn.Sequential(torch.nn.MaxPool2d(2))
+    >>> [change.name for change in ln.torch.replace(model).changes]
+    ['0']
+    """
 
     name: str
     before: Any
@@ -38,7 +58,25 @@ class Change:
 
 @dataclass(frozen=True)
 class Served:
-    """Pooling functions that a method of a module calls: they are ours now, or there is a reason."""
+    """Pooling functions that a method of a module calls: they are ours now, or there is a reason.
+
+    Parameters
+    ----------
+    name : str
+        Where the module is in the model.
+    method : str
+        Which of its methods calls them.
+    functions : tuple of str
+        Their names.
+    reason : str
+        Why they stay torch's.
+
+    Examples
+    --------
+    >>> import lunette as ln
+    >>> ln.torch.Served("stem", "forward", ("max_pool2d",), "").functions
+    ('max_pool2d',)
+    """
 
     name: str
     method: str
@@ -54,7 +92,27 @@ class Served:
 
 @dataclass(frozen=True)
 class Replacement:
-    """What `replace` did to a model; `str` of it is a line per module, then one per method that calls pooling functions."""
+    """What `replace` did to a model; `str` of it is a line per module, then one per method that calls pooling functions.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        The model, changed in place.
+    changes : tuple of Change
+        One for each pooling module.
+    functions : tuple of Served
+        One for each method that calls pooling functions.
+    when : {"faster", "always"}
+        What was asked for.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import lunette as ln
+    >>> model = torch.nn.Sequential(torch.nn.MaxPool2d(2))
+    >>> len(ln.torch.replace(model).changes)
+    1
+    """
 
     model: Any
     changes: tuple[Change, ...]
@@ -85,6 +143,36 @@ def replace(
     functions that methods of the model call are served by ours too. With `when="faster"` calls that torch is the
     faster one at, by a rule and not by timing, stay torch's; `"always"` serves them all. With `convolutions`, `nn.Conv1d` to
     `nn.Conv3d` are swapped too: on a CPU ours are faster at volumes in small batches and at long depthwise windows.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        Changed in place.
+    when : {"faster", "always"}, default "faster"
+        Which calls ours serve.
+    functions : bool, default True
+        Also torch's functions that methods of the model call.
+    convolutions : bool, default False
+        Also `nn.Conv1d` to `nn.Conv3d`.
+
+    Returns
+    -------
+    Replacement
+        What was done; print it to read it.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For what is no model, or another word; the model is as it was.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import lunette as ln
+    >>> model = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.MaxPool2d(2))
+    >>> replacement = ln.torch.replace(model)
+    >>> type(model[1]).__module__.partition(".")[0]
+    'lunette'
     """
     if not isinstance(model, nn.Module):
         raise TypeError(f"model is a {type(model).__name__}; expected a torch.nn.Module")
@@ -120,6 +208,32 @@ def restore(model: Any) -> Any:
 
     The answer is the model; where it was itself a pooling module, torch's. What was set on our module since is set on torch's; one with
     hooks of its own is an error, before anything is changed. In a copy of a model the old modules are copies too.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        One that `replace` has changed.
+
+    Returns
+    -------
+    torch.nn.Module
+        The model.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For a module of ours with hooks of its own; the model is as it was.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import lunette as ln
+    >>> model = torch.nn.Sequential(torch.nn.MaxPool2d(2))
+    >>> replacement = ln.torch.replace(model)
+    >>> ln.torch.restore(model)
+    Sequential(
+      (0): MaxPool2d(kernel_size=2, stride=2, padding=0, dilation=1, ceil_mode=False)
+    )
     """
     if not isinstance(model, nn.Module):
         raise TypeError(f"model is a {type(model).__name__}; expected a torch.nn.Module")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import reduce as fold
 from typing import Any
 
+from lunette.annotations import Ties
 from lunette.arguments import size
 from lunette.ops import GlobalAvgPool, GlobalMaxPool
 from lunette.spec import forward, vjp
@@ -41,7 +42,7 @@ def _avg(layer: Any, keepdims: bool) -> GlobalAvgPool:
     return GlobalAvgPool(2, keepdims)
 
 
-def _max(layer: Any, keepdims: bool, ties: str = "all") -> GlobalMaxPool:
+def _max(layer: Any, keepdims: bool, ties: Ties = "all") -> GlobalMaxPool:
     checked(layer, GlobalMaxPool2DSpec)
     return GlobalMaxPool(2, keepdims, ties)
 

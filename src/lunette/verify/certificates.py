@@ -25,7 +25,48 @@ MAX_LEAVES = 4096
 def certificate(
     net: Network, prop: Property, verdict: Verdict, network_data: bytes, property_data: bytes
 ) -> dict[str, Any]:
-    """What `lunette recheck` replays; ready for `json.dump`. ValueError where there can be none."""
+    """What `lunette recheck` replays; ready for `json.dump`. ValueError where there can be none.
+
+    Parameters
+    ----------
+    net : Network
+        The network.
+    prop : Property
+        The property.
+    verdict : Verdict
+        What `verify` found.
+    network_data : bytes
+        The file of the network.
+    property_data : bytes
+        The file of the property.
+
+    Returns
+    -------
+    dict
+        The certificate.
+
+    Raises
+    ------
+    ValueError
+        Where there can be none, and why.
+
+    Examples
+    --------
+    >>> import json
+    >>> import lunette as ln
+    >>> from lunette.verify import certificate, recheck, verify
+    >>> from onnx import TensorProto, helper
+    >>> port = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [1]) for n in "xy"]
+    >>> graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", port[:1], port[1:])
+    >>> model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    >>> data = model.SerializeToString()
+    >>> text = ("(declare-const X_0 Real)(declare-const Y_0 Real)"
+    ...     "(assert (<= X_0 1.0))(assert (>= X_0 0.0))(assert (<= Y_0 -1.0))")
+    >>> net, prop = ln.onnx.loads(data), ln.onnx.loads_property(text)
+    >>> proof = certificate(net, prop, verify(net, prop), data, text.encode())
+    >>> "of this network" in recheck(json.dumps(proof), net, prop)
+    True
+    """
     if verdict.result != "unsat":
         raise ValueError(
             f"the result is {verdict.result}: only a verified property has a certificate"

@@ -25,6 +25,22 @@ class Counterexample:
 
     Keys of `replays` are `"onnxruntime"` and `"exact"`; the value says whether the output is unsafe
     there too. An exact network may differ: its floats are what is deployed.
+
+    Parameters
+    ----------
+    inputs : numpy.ndarray
+        A point of the property's box.
+    outputs : numpy.ndarray
+        What the network gives there.
+    replays : dict of str to bool
+        Whether others find the output unsafe too.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from lunette.verify import Counterexample
+    >>> Counterexample(np.zeros(1), np.ones(1), {"exact": True}).replays
+    {'exact': True}
     """
 
     inputs: Array

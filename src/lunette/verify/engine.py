@@ -39,7 +39,25 @@ DEPLOYED = ("float32", "float64")
 
 @dataclass
 class Progress:
-    """Where a search stands: `open` sub-problems wait, `closed` ones are proved."""
+    """Where a search stands: `open` sub-problems wait, `closed` ones are proved.
+
+    Parameters
+    ----------
+    case : int
+        Which case of the property.
+    cases : int
+        Of how many.
+    open : int
+        Sub-problems that wait.
+    closed : int
+        Sub-problems that are proved.
+
+    Examples
+    --------
+    >>> from lunette.verify import Progress
+    >>> Progress(1, 2, 3, 4).closed
+    4
+    """
 
     case: int
     cases: int
@@ -64,7 +82,27 @@ class Part:
 
 @dataclass(frozen=True)
 class Verdict:
-    """`result` is VNN-COMP's word: unsat (verified), sat (falsified), unknown or timeout."""
+    """`result` is VNN-COMP's word: unsat (verified), sat (falsified), unknown or timeout.
+
+    Parameters
+    ----------
+    result : {"unsat", "sat", "unknown", "timeout"}
+        The answer.
+    counterexample : Counterexample, optional
+        Of "sat".
+    reason : str
+        Of "unknown".
+    boxes : int
+        How many boxes were bounded.
+    proofs : tuple of Part
+        What a certificate is written from.
+
+    Examples
+    --------
+    >>> from lunette.verify import Verdict
+    >>> Verdict("timeout").counterexample is None
+    True
+    """
 
     result: str
     counterexample: Counterexample | None = None
@@ -86,6 +124,44 @@ def verify(
 
     The network is that of its own float type, summed in any order. `data` are the bytes of its file,
     with which onnxruntime, where installed, confirms a counterexample.
+
+    Parameters
+    ----------
+    net : Network
+        From `lunette.onnx.load`.
+    prop : Property
+        From `lunette.onnx.load_property`.
+    timeout : float, default 60
+        Seconds.
+    data : bytes, optional
+        The file of the network, for onnxruntime.
+    progress : callable, optional
+        Called with a `Progress` now and then.
+    seed : int, default 0
+        For the search of counterexamples.
+
+    Returns
+    -------
+    Verdict
+        With the answer, and a counterexample where it is "sat".
+
+    Raises
+    ------
+    ValueError
+        For a property that does not fit the network.
+
+    Examples
+    --------
+    >>> import lunette as ln
+    >>> from lunette.verify import verify
+    >>> from onnx import TensorProto, helper
+    >>> port = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [1]) for n in "xy"]
+    >>> graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", port[:1], port[1:])
+    >>> model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    >>> prop = ln.onnx.loads_property("(declare-const X_0 Real)(declare-const Y_0 Real)"
+    ...     "(assert (<= X_0 1.0))(assert (>= X_0 0.0))(assert (<= Y_0 -1.0))")
+    >>> verify(ln.onnx.loads(model.SerializeToString()), prop).result
+    'unsat'
     """
     if not isinstance(net, Network) or not isinstance(prop, Property):
         raise TypeError("expected a lunette.onnx.Network and a lunette.onnx.Property")

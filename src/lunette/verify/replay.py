@@ -25,7 +25,17 @@ NUMBER = re.compile(r"-?\d{1,1000}(/[1-9]\d{0,999})?", re.ASCII)
 
 
 class Rejected(ValueError):
-    """The certificate does not prove what it says."""
+    """The certificate does not prove what it says.
+
+    Examples
+    --------
+    >>> from lunette.verify import Rejected, recheck
+    >>> try:
+    ...     recheck("{}")
+    ... except (Rejected, ValueError):
+    ...     print("no proof")
+    no proof
+    """
 
 
 def recheck(
@@ -33,7 +43,36 @@ def recheck(
     net: Network | None = None,
     prop: Property | None = None,
 ) -> str:
-    """What was proved, in a line. With the network and the property, that it is of these."""
+    """What was proved, in a line. With the network and the property, that it is of these.
+
+    Parameters
+    ----------
+    text : str
+        A certificate, as JSON.
+    net : Network, optional
+        The network that it must be of.
+    prop : Property, optional
+        The property that it must be of.
+
+    Returns
+    -------
+    str
+        A line.
+
+    Raises
+    ------
+    Rejected
+        Where it does not prove what it says.
+
+    Examples
+    --------
+    >>> from lunette.verify import Rejected, recheck
+    >>> try:
+    ...     recheck("{}")
+    ... except (Rejected, ValueError):
+    ...     print("no proof")
+    no proof
+    """
     document = _parsed(text)
     cases = document.get("cases")
     if document.get("format") != FORMAT or not isinstance(cases, list) or not cases:

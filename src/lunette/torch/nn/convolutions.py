@@ -10,12 +10,17 @@ from torch import Tensor, nn
 
 from lunette import ops
 from lunette.adapters import torch as adapter
+from lunette.annotations import Kernel, Padding, Sizes
 from lunette.arguments import flag, size
 from lunette.torch import convolution
+from lunette.torch.nn.words import documented
 
 __all__ = ["Conv"]
 
 
+@documented(
+    "nn.Conv(3, 8, (3, 3), padding=1)(torch.ones(1, 3, 6, 6)).shape", "torch.Size([1, 8, 6, 6])"
+)
 class Conv(nn.Module):  # type: ignore[misc]
     """A convolution over the last `len(kernel)` axes, with a weight and a bias as torch's modules have them.
 
@@ -32,10 +37,10 @@ class Conv(nn.Module):  # type: ignore[misc]
         self,
         in_channels: int,
         out_channels: int,
-        kernel: Any,
-        stride: Any = 1,
-        padding: Any = 0,
-        dilation: Any = 1,
+        kernel: Kernel,
+        stride: Sizes = 1,
+        padding: Padding = 0,
+        dilation: Sizes = 1,
         groups: int = 1,
         bias: bool = True,
         always: bool = False,

@@ -9,9 +9,11 @@ from torch import Tensor, nn
 
 from lunette import ops
 from lunette.adapters import torch as adapter
+from lunette.annotations import Axes, Bins, Kernel, Padding, Sizes, Ties
 from lunette.arguments import flag
 from lunette.ops.pooling import Pooling
 from lunette.torch import eager
+from lunette.torch.nn.words import documented
 from lunette.torch.speed import is_slower
 
 __all__ = [
@@ -26,6 +28,7 @@ __all__ = [
 ]
 
 
+@documented("nn.Pool(ln.MaxPool((2, 2)))(torch.ones(1, 4, 4)).shape", "torch.Size([1, 2, 2])")
 class Pool(nn.Module):  # type: ignore[misc]
     """Any pooling op as a module; the op decides which axes are pooled, the last if it does not say.
 
@@ -61,39 +64,41 @@ class Pool(nn.Module):  # type: ignore[misc]
         return f"{inside}, return_indices=True" if self.return_indices else inside
 
 
+@documented("nn.MaxPool((2, 2), axes=(0, 1))(torch.ones(4, 4, 3)).shape", "torch.Size([2, 2, 3])")
 class MaxPool(Pool):
     """The largest cell of each window."""
 
     def __init__(
         self,
-        kernel: Any,
-        stride: Any = None,
-        padding: Any = 0,
-        dilation: Any = 1,
+        kernel: Kernel,
+        stride: Sizes | None = None,
+        padding: Padding = 0,
+        dilation: Sizes = 1,
         ceil_mode: bool = False,
-        ties: str = "first",
+        ties: Ties = "first",
         return_indices: bool = False,
         *,
-        axes: Any = None,
+        axes: Axes = None,
     ) -> None:
         op = ops.MaxPool(kernel, stride, padding, dilation, ceil_mode, ties, axes=axes)
         super().__init__(op, return_indices)
 
 
+@documented("nn.AvgPool((2,))(torch.tensor([1.0, 3.0]))", "tensor([2.])")
 class AvgPool(Pool):
     """The mean of each window."""
 
     def __init__(
         self,
-        kernel: Any,
-        stride: Any = None,
-        padding: Any = 0,
-        dilation: Any = 1,
+        kernel: Kernel,
+        stride: Sizes | None = None,
+        padding: Padding = 0,
+        dilation: Sizes = 1,
         ceil_mode: bool = False,
         count_include_pad: bool = True,
         divisor_override: int | None = None,
         *,
-        axes: Any = None,
+        axes: Axes = None,
     ) -> None:
         counting = count_include_pad, divisor_override
         super().__init__(
@@ -101,6 +106,10 @@ class AvgPool(Pool):
         )
 
 
+@documented(
+    "nn.SmoothMaxPool((2, 2), 1.0, learnable=True)",
+    "SmoothMaxPool((2, 2), beta=1.0, learnable=True)",
+)
 class SmoothMaxPool(Pool):
     """`(1/beta) log Σ exp(beta·x)` of each window, with a beta that stays or is learned.
 
@@ -110,16 +119,16 @@ class SmoothMaxPool(Pool):
 
     def __init__(
         self,
-        kernel: Any,
+        kernel: Kernel,
         beta: float,
-        stride: Any = None,
-        padding: Any = 0,
-        dilation: Any = 1,
+        stride: Sizes | None = None,
+        padding: Padding = 0,
+        dilation: Sizes = 1,
         ceil_mode: bool = False,
         count_include_pad: bool = True,
         learnable: bool = False,
         *,
-        axes: Any = None,
+        axes: Axes = None,
     ) -> None:
         op = ops.SmoothMaxPool(
             kernel, beta, stride, padding, dilation, ceil_mode, count_include_pad, axes=axes
@@ -138,34 +147,40 @@ class SmoothMaxPool(Pool):
         return f"{super().extra_repr()}, learnable=True" if learned else super().extra_repr()
 
 
+@documented("nn.AdaptiveAvgPool((2, None))(torch.ones(1, 4, 3)).shape", "torch.Size([1, 2, 3])")
 class AdaptiveAvgPool(Pool):
     """The mean of each of `output_size` bins; None keeps an axis as it is."""
 
-    def __init__(self, output_size: Any, *, axes: Any = None) -> None:
+    def __init__(self, output_size: Bins, *, axes: Axes = None) -> None:
         super().__init__(ops.AdaptiveAvgPool(output_size, axes=axes))
 
 
+@documented("nn.AdaptiveMaxPool((2,))(torch.tensor([1.0, 3.0, 2.0]))", "tensor([3., 3.])")
 class AdaptiveMaxPool(Pool):
     """The largest cell of each of `output_size` bins; None keeps an axis as it is."""
 
     def __init__(
         self,
-        output_size: Any,
-        ties: str = "first",
+        output_size: Bins,
+        ties: Ties = "first",
         return_indices: bool = False,
         *,
-        axes: Any = None,
+        axes: Axes = None,
     ) -> None:
         super().__init__(ops.AdaptiveMaxPool(output_size, ties, axes=axes), return_indices)
 
 
+@documented("nn.GlobalAvgPool(2, keepdims=False)(torch.ones(8, 4, 4)).shape", "torch.Size([8])")
 class GlobalAvgPool(Pool):
     """The mean over the last `ndim` axes, or over `axes`."""
 
-    def __init__(self, ndim: int | None = None, keepdims: bool = True, *, axes: Any = None) -> None:
+    def __init__(
+        self, ndim: int | None = None, keepdims: bool = True, *, axes: Axes = None
+    ) -> None:
         super().__init__(ops.GlobalAvgPool(ndim, keepdims, axes=axes))
 
 
+@documented("nn.GlobalMaxPool(axes=(0, 1))(torch.ones(4, 4, 3)).shape", "torch.Size([1, 1, 3])")
 class GlobalMaxPool(Pool):
     """The largest cell over the last `ndim` axes, or over `axes`."""
 
@@ -173,8 +188,8 @@ class GlobalMaxPool(Pool):
         self,
         ndim: int | None = None,
         keepdims: bool = True,
-        ties: str = "all",
+        ties: Ties = "all",
         *,
-        axes: Any = None,
+        axes: Axes = None,
     ) -> None:
         super().__init__(ops.GlobalMaxPool(ndim, keepdims, ties, axes=axes))

@@ -10,11 +10,14 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from lunette import ops
+from lunette.annotations import Kernel, Padding, Sizes
 from lunette.arguments import choice, flag, shown, size
+from lunette.torch.nn.words import documented
 
 __all__ = ["BlurPool", "GeM", "SoftPool"]
 
 
+@documented("nn.GeM(p=3.0)(torch.ones(1, 8, 4, 4)).shape", "torch.Size([1, 8, 1, 1])")
 class GeM(nn.Module):  # type: ignore[misc]
     """The generalised mean over the last `ndim` axes: the p-th root of the mean of `max(x, eps)ᵖ`; p is learned by default."""
 
@@ -46,6 +49,7 @@ class GeM(nn.Module):  # type: ignore[misc]
         )
 
 
+@documented("nn.SoftPool((2, 2))(torch.ones(1, 4, 4)).shape", "torch.Size([1, 2, 2])")
 class SoftPool(nn.Module):  # type: ignore[misc]
     """`Σ x·exp(beta·x) / Σ exp(beta·x)` of each window: a smooth max's derivative along x, finite for every finite x.
 
@@ -54,9 +58,9 @@ class SoftPool(nn.Module):  # type: ignore[misc]
 
     def __init__(
         self,
-        kernel: Any,
-        stride: Any = None,
-        padding: Any = 0,
+        kernel: Kernel,
+        stride: Sizes | None = None,
+        padding: Padding = 0,
         beta: float = 1.0,
         ceil_mode: bool = False,
     ) -> None:
@@ -81,6 +85,7 @@ LONGEST = 1024
 """Cells of a BlurPool's filter, at most; the deviation of so long a binomial is 16 cells."""
 
 
+@documented("nn.BlurPool()(torch.ones(1, 8, 6, 6)).shape", "torch.Size([1, 8, 3, 3])")
 class BlurPool(nn.Module):  # type: ignore[misc]
     """A binomial filter of `kernel` cells on each of the last `ndim` axes, then every `stride`-th cell: shift-invariant downsampling.
 
