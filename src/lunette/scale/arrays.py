@@ -78,7 +78,17 @@ def pyramid(
     """
     if isinstance(x, (str, os.PathLike)):
         return _of_file(
-            x, out, op, levels, factors, in_place, progress, axes, nodata, skipna, options
+            x,
+            out,
+            op,
+            levels,
+            factors,
+            in_place=in_place,
+            progress=progress,
+            axes=axes,
+            nodata=nodata,
+            skipna=skipna,
+            options=options,
         )
     if out is not None or in_place or progress is not None or options:
         given = "out" if out is not None else next(iter(options), "in_place or progress")
@@ -97,6 +107,7 @@ def _of_file(
     op: str | None,
     levels: int | None,
     factors: Any,
+    *,
     in_place: bool,
     progress: Any,
     axes: str,

@@ -113,9 +113,10 @@ def kernel(dtype: str, verb: str, ties: str) -> Any:
         return total / work(number) if split else total
 
     @compiled
-    def tangents(x, y, dx, dx_at, winners, plan, first, last, size):
+    def tangents(x, y, dx, dx_at, winners, plan, items, size):
         """Those of some items. What their winners' tangents are is asked for first: it may be anywhere."""
         alwaysinline()
+        first, last = items
         step = plan.axes[0].z_stride
         for item in range(first, last):
             at, there = batch_offset(plan, item, 0), batch_offset(plan, item, 2)
@@ -161,7 +162,7 @@ def kernel(dtype: str, verb: str, ties: str) -> Any:
             winners = pointer(scratch_at, types.int64)
             some = LOOKUP_BATCH if size * size_of <= SHORT else 1
             for item in range(first, last, some):
-                tangents(x, b, c, c_at, winners, plan, item, min(last, item + some), size)
+                tangents(x, b, c, c_at, winners, plan, (item, min(last, item + some)), size)
             return
         for item in range(first, last):
             at = batch_offset(plan, item, 0)

@@ -74,12 +74,15 @@ def kernel(dtype: str, verb: str) -> Any:
         return maximum(best, value), with_it
 
     @compiled
-    def one(x, dx, p, q, rows, others, codes, count, members, far, far_z, apart):
+    def one(source, cells, columns):
         """The winner of a window of vectors, and what goes with it.
 
         Cells are at p + rows[r] + t·far; tangents at q + others[r] + t·far_z; marks are codes[r] + t·apart.
         """
         alwaysinline()
+        x, dx, p, q = source
+        rows, others, codes, count = cells
+        members, far, far_z, apart = columns
         a, u = load(x, p + rows[0]), there(dx, q + others[0], codes[0])
         for r in range(count):
             at, to, code = p + rows[r], q + others[r], codes[r]
@@ -88,9 +91,12 @@ def kernel(dtype: str, verb: str) -> Any:
         return a, u
 
     @compiled
-    def four(x, dx, p, q, rows, others, codes, count, members, far, far_z, apart):
+    def four(source, cells, columns):
         """The same of four neighbouring vectors: none waits for the comparisons of another."""
         alwaysinline()
+        x, dx, p, q = source
+        rows, others, codes, count = cells
+        members, far, far_z, apart = columns
         at, to, code = p + rows[0], q + others[0], codes[0]
         a, u = load(x, at), there(dx, to, code)
         b, v = load(x, at + width), there(dx, to + width, code)
@@ -181,7 +187,7 @@ def kernel(dtype: str, verb: str) -> Any:
                         if follows:
                             prefetch_four(z_at, q, others, count, far_z, fresh)
                     a, u, b, v, d, f, h, i = four(
-                        x, dx, p, q, rows, others, codes, count, members, far_x, step_z, apart
+                        (x, dx, p, q), (rows, others, codes, count), (members, far_x, step_z, apart)
                     )
                     keep(y, z_at, k, a, u, lead)
                     keep(y, z_at, k + width, b, v, lead)
@@ -193,7 +199,7 @@ def kernel(dtype: str, verb: str) -> Any:
                     c = min(vector, wide - width)
                     p, q = at + c, third_at + c
                     a, u = one(
-                        x, dx, p, q, rows, others, codes, count, members, far_x, step_z, apart
+                        (x, dx, p, q), (rows, others, codes, count), (members, far_x, step_z, apart)
                     )
                     keep(y, z_at, to + c, a, u, lead)
                     vector += width

@@ -61,9 +61,11 @@ def kernel(dtype: str, verb: str) -> Any:
             q[row + c] = mark(p if p >= 0 else p % dilation)
 
     @compiled
-    def along_axis(x, s, q, plan, base, low, high, lines, from_j, to_j, from_p, to_p):
+    def along_axis(x, s, q, plan, base, rows, columns):
         """The winners of outputs from_j … to_j of each row, at positions low … high of the first axis."""
         noinline()
+        low, high, lines = rows
+        from_j, to_j, from_p, to_p = columns
         rank, row, place = plan.rank, plan.row, 0
         w_axis = plan.axes[rank - 1]
         n, far, table = w_axis.in_len, w_axis.x_stride, w_axis.windows
@@ -96,9 +98,12 @@ def kernel(dtype: str, verb: str) -> Any:
             place += outputs
 
     @compiled
-    def across_axis(s, q, plan, axis, at, low, n, first, last, to, span):
+    def across_axis(s, q, plan, axis, at, held, outputs, target):
         """Outputs first … last of an axis, from rows of `span` cells at positions low … low + n."""
         noinline()
+        low, n = held
+        first, last = outputs
+        to, span = target
         entry = plan.axes[axis]
         table, size, step = entry.windows, entry.taps, entry.dilation * span
         done, joins = 1, 1
@@ -122,12 +127,13 @@ def kernel(dtype: str, verb: str) -> Any:
             done *= 2
 
     @compiled
-    def scatter(y, at, far, q, k, count, sums, below, above):
+    def scatter(y, at, far, q, k, count, sums, slab):
         """Add the gradients of a row of outputs to the sums of their winners, in order.
 
         Neighbours often have the same winner: its sum is put back when another one comes.
         """
         noinline()
+        below, above = slab
         winner, total = -1, zero
         for j in range(count):
             flat = q[k + j]
@@ -179,7 +185,7 @@ def kernel(dtype: str, verb: str) -> Any:
                     low, high = receptive_range(plan, 0, tile, until)
                     for axis in range(1, rank - 1):
                         lines *= plan.axes[axis].in_len
-                along_axis(x, s, q, plan, base, low, high, lines, from_j, to_j, from_p, to_p)
+                along_axis(x, s, q, plan, base, (low, high, lines), (from_j, to_j, from_p, to_p))
                 outputs = to_j - from_j
                 span, here, there = outputs, 0, plan.second_area
                 for axis in range(rank - 2, 0, -1):
@@ -189,14 +195,16 @@ def kernel(dtype: str, verb: str) -> Any:
                         at = here + line * entry.in_len * span
                         to = there + line * entry.out_len * span
                         across_axis(
-                            s, q, plan, axis, at, 0, entry.in_len, 0, entry.out_len, to, span
+                            s, q, plan, axis, at, (0, entry.in_len), (0, entry.out_len), (to, span)
                         )
                     span *= entry.out_len
                     here, there = there, here
                 first_row, last_row = 0, 1
                 if rank > 1:
                     first_row, last_row = tile, until
-                    across_axis(s, q, plan, 0, here, low, high - low, tile, until, there, span)
+                    across_axis(
+                        s, q, plan, 0, here, (low, high - low), (tile, until), (there, span)
+                    )
                     here = there
                 for i in range(first_row, last_row):
                     # `outputs` at a time: output rows of the last axis, which may have any stride.
@@ -220,7 +228,7 @@ def kernel(dtype: str, verb: str) -> Any:
                                 y[out + place + j * w_axis.y_stride] = store_one(tangent + zero)
                         if scatters:
                             at, far = out + place, w_axis.y_stride
-                            scatter(y, at, far, q, result, outputs, sums, below, above)
+                            scatter(y, at, far, q, result, outputs, sums, (below, above))
             if scatters:
                 store_row(sums, 0, dx, third + below, above - below)
 

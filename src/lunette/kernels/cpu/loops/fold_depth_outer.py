@@ -103,12 +103,14 @@ def kernel(dtype: str) -> Any:
         return failed(both(trusted, others)), failed(nonzero), prefetched
 
     @compiled
-    def pool_plane(x, y, plan, base, planes, plane, count, to, rows, from_first, asks):
+    def pool_plane(arrays, plan, source, to, rows, from_first, asks):
         """All rows of maxima of a window's plane number `plane` of `count`.
 
         Gives whether a lane must not be trusted, and whether a −0 is where the last plane leaves a zero.
         """
         alwaysinline()
+        x, y = arrays
+        base, planes, plane, count = source
         x_at, read_to, share = asks
         w_axis, h_axis = plan.axes[plan.rank - 1], plan.axes[plan.rank - 2]
         n, m, lines, far = w_axis.in_len, w_axis.out_len, h_axis.out_len, h_axis.x_stride
@@ -161,7 +163,7 @@ def kernel(dtype: str) -> Any:
                 for plane in range(member * share, (member + 1) * share):
                     asks = (x_at, (base + planes[plane]) * size_of, row_bytes)
                     nonfinite, found = pool_plane(
-                        x, y, plan, base, planes, plane, count, to, rows, from_first, asks
+                        (x, y), plan, (base, planes, plane, count), to, rows, from_first, asks
                     )
                     seen |= nonfinite
                     mixed |= found

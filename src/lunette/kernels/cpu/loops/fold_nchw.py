@@ -104,12 +104,15 @@ def kernel(dtype: str, operation: str, way: str, folds: str) -> Any:
         return best
 
     @compiled
-    def along(s, at, divisors, factor, y, to, m, streaming, stride, dilation, kernel):
+    def along(s, at, factors, target, window):
         """y[to + j] = the fold of s[at + stride·j + dilation·t], t < kernel, for j < m.
 
         Gives whether a result is zero.
         """
         alwaysinline()
+        divisors, factor = factors
+        y, to, m, streaming = target
+        stride, dilation, kernel = window
         lead, trusted = broadcast(factor), all_true()
         for j in range(0, m, width):
             value = windows(s, at + stride * j, stride, dilation, kernel)
@@ -214,15 +217,9 @@ def kernel(dtype: str, operation: str, way: str, folds: str) -> Any:
                     zero_found = along(
                         s,
                         row + origin,
-                        divisors,
-                        factor,
-                        result,
-                        to,
-                        m,
-                        streaming,
-                        stride,
-                        dilation,
-                        kernel,
+                        (divisors, factor),
+                        (result, to, m, streaming),
+                        (stride, dilation, kernel),
                     )
                     if by_lines:
                         filled += kept_size * m

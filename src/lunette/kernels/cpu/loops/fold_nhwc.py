@@ -82,12 +82,15 @@ def kernel(dtype: str, operation: str) -> Any:
         return best
 
     @compiled
-    def along(s, low, wide, table, first, last, divisors, factor, y, to, streaming):
+    def along(s, low, wide, table, outputs, factors, target):
         """y[to + j·wide + c] = the fold of window j, first ≤ j < last, of lane c of positions `low` … in s.
 
         Gives whether a result is zero.
         """
         noinline()
+        first, last = outputs
+        divisors, factor = factors
+        y, to, streaming = target
         lead, trusted = broadcast(factor), all_true()
         for j in range(first, last):
             w = table[j]
@@ -256,7 +259,7 @@ def kernel(dtype: str, operation: str) -> Any:
                         for c in range(cells if count == 0 else 0):
                             s[c] = fill
                         zero = along(
-                            s, low, wide, table, j, after, divisors, factor, y, to, streaming
+                            s, low, wide, table, (j, after), (divisors, factor), (y, to, streaming)
                         )
                     if zero:
                         mixed |= negative(x, at, rows, count, cells)

@@ -118,14 +118,18 @@ def kernel(dtype: str, beta_positive: bool) -> Any:
 
     @compiled
     def few_readers(
-        s, plan, of_row, begin, end, low, sums, pitch_s, blank, x, at, pitch_x, gx, to, pitch_gx, left,
-        streaming, back, scales,
+        s, plan, readers, scratch, source, target, ending, scales,
     ):  # fmt: skip
         """Rows of inputs that no more than three rows of outputs read, without a loop over these.
 
         Where it goes `back`, a row is made from its end.
         """
         noinline()
+        of_row, begin, end, low = readers
+        sums, pitch_s, blank = scratch
+        x, at, pitch_x = source
+        gx, to, pitch_gx = target
+        left, streaming, back = ending
         rate, rest, limit, _, _ = scales
         rates, rests, limits, none = (
             broadcast(rate),
@@ -182,9 +186,11 @@ def kernel(dtype: str, beta_positive: bool) -> Any:
         return seen
 
     @compiled
-    def about_pivots(s, pivots, second, sums_at, count, raw, to, blocks, plan, stride, beta):
+    def about_pivots(s, pivots, second, weights, target, plan, stride, beta):
         """What a row of cells, by phase at `raw`, receives from windows about pivots; from `to` on."""
         noinline()
+        sums_at, count = weights
+        raw, to, blocks = target
         taps, pairs = plan.taps_at, plan.taps_at + stride + 1
         for c in range(0, blocks, width):
             before = broadcast(zero)
@@ -203,9 +209,12 @@ def kernel(dtype: str, beta_positive: bool) -> Any:
                 before = total
 
     @compiled
-    def a_row(s, sums_at, count, more, mixed, x, at, far, gx, to, left, scales):
+    def a_row(s, weights, more, mixed, source, target, scales):
         """A row of inputs: `left` of them from `to` on in gx; `more` is what windows about pivots send."""
         noinline()
+        sums_at, count = weights
+        x, at, far = source
+        gx, to, left = target
         rate, rest, limit, _, _ = scales
         rates, rests, limits, none = (
             broadcast(rate),
@@ -316,9 +325,9 @@ def kernel(dtype: str, beta_positive: bool) -> Any:
                 streaming = (plan.stream > 0) & ((gx_at + size_of * target) % LINE == 0)
                 streaming &= (size_of * pitch_gx % LINE == 0) & (size_of * n % LINE == 0)
                 few_readers(
-                    s, plan, of_row, begin, end, low, second, slot * stride, blank, x,
-                    base + begin * pitch_x + first, pitch_x, gx, target + begin * pitch_gx, pitch_gx, left,
-                    streaming, back, scales_here,
+                    s, plan, (of_row, begin, end, low), (second, slot * stride, blank), (x,
+                    base + begin * pitch_x + first, pitch_x), (gx, target + begin * pitch_gx, pitch_gx), (left,
+                    streaming, back), scales_here,
                 )  # fmt: skip
                 continue
             for p in range(begin, end):
@@ -341,19 +350,16 @@ def kernel(dtype: str, beta_positive: bool) -> Any:
                         s,
                         pivots,
                         second,
-                        sums_at,
-                        count,
-                        raw,
-                        raw + line,
-                        blocks,
+                        (sums_at, count),
+                        (raw, raw + line, blocks),
                         plan,
                         stride,
                         beta,
                     )
                 at += first * far
                 a_row(
-                    s, sums_at, count, raw + line, mixed, x, at, far, gx,
-                    target + p * pitch_gx, left, scales_here,
+                    s, (sums_at, count), raw + line, mixed, (x, at, far), (gx,
+                    target + p * pitch_gx, left), scales_here,
                 )  # fmt: skip
         stream_fence()
 

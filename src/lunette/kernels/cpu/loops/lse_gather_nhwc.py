@@ -49,9 +49,11 @@ def kernel(dtype: str, beta_positive: bool) -> Any:
     beyond = work(math.inf if beta_positive else -math.inf)  # a pivot whose shares are 0
 
     @compiled
-    def weights_of(weights, k, rows, count, apart, plan, begin, end, wide):
+    def weights_of(weights, k, cells, plan, readers, wide):
         """The sum of the weights of the windows that read a vector: those of each row of outputs first."""
         alwaysinline()
+        rows, count, apart = cells
+        begin, end = readers
         total = broadcast(zero)
         for r in range(count):
             part = broadcast(zero)
@@ -61,8 +63,11 @@ def kernel(dtype: str, beta_positive: bool) -> Any:
         return total
 
     @compiled
-    def mixed(weights, every, k, rows, count, apart, plan, begin, end, wide, cell, beta):
+    def mixed(weights, every, k, cells, plan, readers, wide, softmax):
         """The same where some windows are about pivots, and what these send; NaN beside it where that is not finite."""
+        rows, count, apart = cells
+        begin, end = readers
+        cell, beta = softmax
         total, extra, nonfinite = broadcast(zero), broadcast(zero), broadcast(zero)
         for r in range(count):
             part = broadcast(zero)
@@ -114,22 +119,20 @@ def kernel(dtype: str, beta_positive: bool) -> Any:
                     k = flat * m * wide + c
                     prefetch_for(x, at + p * far + c)
                     cell, extra = load_x(x, at + p * far + c), none
-                    total = weights_of(weights, k, rows, count, m * wide, plan, begin, end, wide)
+                    total = weights_of(
+                        weights, k, (rows, count, m * wide), plan, (begin, end), wide
+                    )
                     nonfinite = subtract(total, total)
                     if isnan_bits(nonfinite, nonfinite) != 0:
                         total, extra, nonfinite = mixed(
                             weights,
                             every,
                             k,
-                            rows,
-                            count,
-                            m * wide,
+                            (rows, count, m * wide),
                             plan,
-                            begin,
-                            end,
+                            (begin, end),
                             wide,
-                            cell,
-                            beta,
+                            (cell, beta),
                         )
                         seen |= isnan_bits(nonfinite, nonfinite)
                     value = fused(exp_scaled(cell, rates, rests, limits, none), total, extra)

@@ -60,9 +60,11 @@ def kernel(dtype: str, beta_positive: bool) -> Any:
     )
 
     @compiled
-    def a_row(s, second, places, count, y, q, columns, counted, cells, factor, plan):
+    def a_row(s, second, places, count, target, divisors, plan):
         """A row of outputs: the rows of its windows are at `places`, tangents `second` after them."""
         noinline()
+        y, q, columns = target
+        counted, cells, factor = divisors
         beta = broadcast(work(real(plan.beta)))
         taps, size = plan.taps_at, plan.axes[plan.rank - 1].taps
         real_rows, counts = broadcast(work(count)), broadcast(factor)
@@ -137,8 +139,8 @@ def kernel(dtype: str, beta_positive: bool) -> Any:
                 laid_to = max(laid_to, last)
                 count = rows_in_ring(plan, i, leads, deep, slot, 0, places)
                 a_row(
-                    s, second, places, count, y, target + i * pitch_y, columns, counted, cells,
-                    work(counted_leads * counted_rows), plan,
+                    s, second, places, count, (y, target + i * pitch_y, columns), (counted, cells,
+                    work(counted_leads * counted_rows)), plan,
                 )  # fmt: skip
             if seen:
                 flags[item] = 1

@@ -115,9 +115,12 @@ def kernel(dtype: str, verb: str, beta_positive: bool) -> Any:
             store(s, to + c, add(load(s, pads + c), nothing))
 
     @compiled
-    def from_powers(s, v, slot, rows, pads, y, q, pitch, far, z, k, m, columns, scales):
+    def from_powers(s, sums, rows, pads, values, weights, columns, scales):
         """Rows of outputs from sums at v; whether some windows have to be done about their pivots."""
         noinline()
+        v, slot = sums
+        y, q, pitch, far = values
+        z, k, m = weights
         _, _, _, back, rest = scales
         backs, rests, nonfinite = broadcast(back), broadcast(rest), broadcast(zero)
         for _ in range(rows):
@@ -142,9 +145,12 @@ def kernel(dtype: str, verb: str, beta_positive: bool) -> Any:
         return isnan_bits(nonfinite, nonfinite)
 
     @compiled
-    def from_pivots(s, rows, count, v, pads, y, q, far, z, k, columns, plan, scales):
+    def from_pivots(s, cells, v, pads, values, weights, plan, scales):
         """A row of outputs again, where powers would not do: the sums of powers are at v."""
         noinline()
+        rows, count = cells
+        y, q, far = values
+        z, k, columns = weights
         _, _, _, back, rest = scales
         beta = broadcast(work(real(plan.beta)))
         taps, size = plan.taps_at, plan.axes[plan.rank - 1].taps
@@ -287,8 +293,8 @@ def kernel(dtype: str, verb: str, beta_positive: bool) -> Any:
                         if lone != pads:
                             but_for_one(counted, work(factor), s, pads, lone, columns)
                     seen |= from_powers(
-                        s, totals + (same - turn) * slot, slot, i - same, lone, y, q + same * pitch_y, pitch_y,
-                        far_y, z, k + same * m, m, columns, scales_here,
+                        s, (totals + (same - turn) * slot, slot), i - same, lone, (y, q + same * pitch_y, pitch_y,
+                        far_y), (z, k + same * m, m), columns, scales_here,
                     )  # fmt: skip
                 if not seen:
                     continue
@@ -306,8 +312,8 @@ def kernel(dtype: str, verb: str, beta_positive: bool) -> Any:
                     padding(counted, cells, work(factor), rows, s, pads, columns)
                     count = rows_in_ring(plan, i, leads, deep, slot, second, places)
                     from_pivots(
-                        s, places, count, totals + (i - turn) * slot, pads, y, q + i * pitch_y, far_y, z,
-                        k + i * m, columns, plan, scales_here,
+                        s, (places, count), totals + (i - turn) * slot, pads, (y, q + i * pitch_y, far_y), (z,
+                        k + i * m, columns), plan, scales_here,
                     )  # fmt: skip
 
     return smooth

@@ -63,9 +63,10 @@ def kernel(dtype: str, verb: str, beta_positive: bool) -> Any:
     forward, follows = verb == "forward", verb == "jvp"
 
     @compiled
-    def exp_row(x, at, far, positions, rows, count, s, wide, how):
+    def exp_row(x, at, far, positions, cells, s, wide, how):
         """s[p·wide + c] = the sum of powers of lane c of position p, down the rows of a window."""
         noinline()
+        rows, count = cells
         rate, rest, limit = how
         rates, rests, limits, others = (
             broadcast(rate),
@@ -99,9 +100,11 @@ def kernel(dtype: str, verb: str, beta_positive: bool) -> Any:
         return best, nonfinite
 
     @compiled
-    def sums(x, p, rows, count, members, far, pads, padded, pivot, beta):
+    def sums(x, p, cells, padding, pivot, beta):
         """The sums of shares about pivots."""
         alwaysinline()
+        rows, count, members, far = cells
+        pads, padded = padding
         total = broadcast(zero)
         for r in range(count):
             for t in range(members):
@@ -113,9 +116,11 @@ def kernel(dtype: str, verb: str, beta_positive: bool) -> Any:
         return total
 
     @compiled
-    def tangents(x, p, dx, q, rows, others, count, members, far, far_dx, pivot, beta):
+    def tangents(source, cells, pivot, beta):
         """The sums of shares times tangents, and NaN where one of these is not finite."""
         alwaysinline()
+        x, p, dx, q = source
+        rows, others, count, members, far, far_dx = cells
         total, nonfinite = broadcast(zero), broadcast(zero)
         for r in range(count):
             for t in range(members):
@@ -137,11 +142,14 @@ def kernel(dtype: str, verb: str, beta_positive: bool) -> Any:
         return work(cells) - work(members), cells == 1.0
 
     @compiled
-    def from_powers(
-        plan, x, base, rows, count, counted, s, low, first, last, y, q, z, k, every, scales
-    ):
+    def from_powers(plan, source, cells, s, outputs, values, weights, scales):
         """Outputs first … last of a row from the sums of positions `low` …; whether a cell was met that is not finite."""
         noinline()
+        x, base = source
+        rows, count, counted = cells
+        low, first, last = outputs
+        y, q = values
+        z, k, every = weights
         w_axis, wide, padded = plan.axes[plan.rank - 1], plan.channels, plan.count_padding != 0
         far, far_y, seen = w_axis.x_stride, w_axis.y_stride, 0
         _, _, _, back, rest = scales
@@ -170,7 +178,9 @@ def kernel(dtype: str, verb: str, beta_positive: bool) -> Any:
                 if isnan_bits(nonfinite, nonfinite) != 0:
                     p = base + start * far + c
                     pivot, odd = extremes(x, p, rows, count, members, step * far, pads, padded)
-                    own = sums(x, p, rows, count, members, step * far, pads, padded, pivot, beta)
+                    own = sums(
+                        x, p, (rows, count, members, step * far), (pads, padded), pivot, beta
+                    )
                     seen |= isnan_bits(odd, odd)
                     other = broadcast(nan)
                     if forward:
@@ -186,9 +196,11 @@ def kernel(dtype: str, verb: str, beta_positive: bool) -> Any:
         return seen
 
     @compiled
-    def about_pivots(plan, x, base, dx, third, rows, others, count, counted, y, k):
+    def about_pivots(plan, source, cells, y, k):
         """The tangents of a row of outputs; whether a cell was met that is not finite."""
         noinline()
+        x, base, dx, third = source
+        rows, others, count, counted = cells
         w_axis, wide, padded = plan.axes[plan.rank - 1], plan.channels, plan.count_padding != 0
         far, far_dx, seen = w_axis.x_stride, w_axis.z_stride, 0
         beta = broadcast(work(real(plan.beta)))
@@ -200,18 +212,10 @@ def kernel(dtype: str, verb: str, beta_positive: bool) -> Any:
                 c = min(vector, wide - width)
                 p, q = base + start * far + c, third + start * far_dx + c
                 pivot, odd = extremes(x, p, rows, count, members, step * far, pads, padded)
-                own = sums(x, p, rows, count, members, step * far, pads, padded, pivot, beta)
+                own = sums(x, p, (rows, count, members, step * far), (pads, padded), pivot, beta)
                 total, nonfinite = tangents(
-                    x,
-                    p,
-                    dx,
-                    q,
-                    rows,
-                    others,
-                    count,
-                    members,
-                    step * far,
-                    step * far_dx,
+                    (x, p, dx, q),
+                    (rows, others, count, members, step * far, step * far_dx),
                     pivot,
                     beta,
                 )
@@ -239,15 +243,17 @@ def kernel(dtype: str, verb: str, beta_positive: bool) -> Any:
             count, counted = list_offsets(plan, rank - 1, row, rows, most)
             if follows:
                 third = batch_offset(plan, item, 2)
-                seen = about_pivots(plan, x, base, dx, third, rows, others, count, counted, y, k)
+                seen = about_pivots(
+                    plan, (x, base, dx, third), (rows, others, count, counted), y, k
+                )
             else:
                 q = batch_offset(plan, item, 1) + output_row(plan, row, 1)
                 for j in range(0, m, together):
                     after = min(m, j + together)
                     low, high = receptive_range(plan, rank - 1, j, after)
-                    exp_row(x, base + low * far, far, high - low, rows, count, s, wide, how)
+                    exp_row(x, base + low * far, far, high - low, (rows, count), s, wide, how)
                     seen |= from_powers(
-                        plan, x, base, rows, count, counted, s, low, j, after, y, q, z, k, every,
+                        plan, (x, base), (rows, count, counted), s, (low, j, after), (y, q), (z, k, every),
                         scales_here,
                     )  # fmt: skip
             if seen:

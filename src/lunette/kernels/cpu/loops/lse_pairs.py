@@ -66,9 +66,11 @@ def kernel(dtype: str, verb: str, beta_positive: bool) -> Any:
     zero, one = work(0), work(1)
 
     @compiled
-    def lay_row(s, line, x, places, at, far, n, beside, dx, others, there, far_z, beside_z):
+    def lay_row(s, line, source, tangent):
         """A row of all items as pairs: each cell is its own pivot. A NaN is in the sum."""
         noinline()
+        x, places, at, far, n, beside = source
+        dx, others, there, far_z, beside_z = tangent
         for p in range(n):
             k = line + p * each
             if beside:
@@ -112,11 +114,12 @@ def kernel(dtype: str, verb: str, beta_positive: bool) -> Any:
         return counted - cells
 
     @compiled
-    def windows_of(
-        s, room, spaces, x, places, beside, dx, others, beside_z, plan, begin, end, rate
-    ):
+    def windows_of(s, room, spaces, source, tangent, plan, outputs, rate):
         """Pairs of outputs begin … end of the first axis, all of the others; gives where they are."""
         alwaysinline()
+        x, places, beside = source
+        dx, others, beside_z = tangent
+        begin, end = outputs
         rank, (line, levels_at), (here_at, there_at) = plan.rank, room, spaces
         w_axis = plan.axes[rank - 1]
         n, m, far, far_z, table = (
@@ -130,8 +133,8 @@ def kernel(dtype: str, verb: str, beta_positive: bool) -> Any:
             w = table[end - 1]
             low, high = table[begin].start, w.start + w.in_bounds
             lay_row(
-                s, line, x, places, low * far, far, high - low, beside,
-                dx, others, low * far_z, far_z, beside_z,
+                s, line, (x, places, low * far, far, high - low, beside),
+                (dx, others, low * far_z, far_z, beside_z),
             )  # fmt: skip
             fold_line(
                 s, line, levels_at, table, begin, end, low, here_at, each, beta_positive, rate
@@ -147,7 +150,9 @@ def kernel(dtype: str, verb: str, beta_positive: bool) -> Any:
             for q in range(between):
                 at = i * plan.axes[0].x_stride + row_offset(plan, q, X, INPUTS)
                 there = i * plan.axes[0].z_stride + row_offset(plan, q, Z, INPUTS)
-                lay_row(s, line, x, places, at, far, n, beside, dx, others, there, far_z, beside_z)
+                lay_row(
+                    s, line, (x, places, at, far, n, beside), (dx, others, there, far_z, beside_z)
+                )
                 to = here_at + ((i - low) * between + q) * m * each
                 fold_line(s, line, levels_at, table, 0, m, 0, to, each, beta_positive, rate)
         outer, inner = (high - low) * between, m
@@ -223,9 +228,11 @@ def kernel(dtype: str, verb: str, beta_positive: bool) -> Any:
         return none
 
     @compiled
-    def finish_windows(s, found, b, places, spare, items, beside, plan, begin, end, beta, rate):
+    def finish_windows(s, found, target, plan, outputs, beta, rate):
         """Results of outputs begin … end of the first axis, or for a gradient what each of them gives to its cells, in place of its sum."""
         alwaysinline()
+        b, places, spare, items, beside = target
+        begin, end = outputs
         rank, lines = plan.rank, 1  # rows of outputs to a position of the first axis
         w_axis = plan.axes[rank - 1]
         for axis in range(1, rank - 1):
@@ -252,9 +259,11 @@ def kernel(dtype: str, verb: str, beta_positive: bool) -> Any:
                     put(b, places, to + j * step, value, s, spare, items, beside)
 
     @compiled
-    def readers_of(s, room, found, other, plan, begin, end, low, high, rate):
+    def readers_of(s, room, found, other, plan, outputs, inputs, rate):
         """The windows that read each position of low … high of the first axis, joined axis by axis; gives where they are."""
         alwaysinline()
+        begin, end = outputs
+        low, high = inputs
         rank, outer, inner = plan.rank, end - begin, 1
         for axis in range(1, rank - 1):
             outer *= plan.axes[axis].out_len
@@ -275,11 +284,12 @@ def kernel(dtype: str, verb: str, beta_positive: bool) -> Any:
         return other
 
     @compiled
-    def put_gradients(
-        s, found, x, places, beside, gx, others, beside_z, spare, items, plan, low, high, beta
-    ):
+    def put_gradients(s, found, source, target, plan, inputs, beta):
         """The gradients of positions low … high of the first axis."""
         alwaysinline()
+        x, places, beside = source
+        gx, others, beside_z, spare, items = target
+        low, high = inputs
         rank, rows = plan.rank, 1
         w_axis = plan.axes[rank - 1]
         for axis in range(1, rank - 1):
@@ -333,25 +343,27 @@ def kernel(dtype: str, verb: str, beta_positive: bool) -> Any:
             found, other = spaces
             if begin < end:
                 found, other = windows_of(
-                    s, room, spaces, x, at_x, beside, dx, at_c, beside_c, plan, begin, end, rate
+                    s,
+                    room,
+                    spaces,
+                    (x, at_x, beside),
+                    (dx, at_c, beside_c),
+                    plan,
+                    (begin, end),
+                    rate,
                 )
-            finish_windows(s, found, b, at_b, spare, items, beside_b, plan, begin, end, beta, rate)
+            finish_windows(
+                s, found, (b, at_b, spare, items, beside_b), plan, (begin, end), beta, rate
+            )
             if back:
-                found = readers_of(s, room, found, other, plan, begin, end, low, high, rate)
+                found = readers_of(s, room, found, other, plan, (begin, end), (low, high), rate)
                 put_gradients(
                     s,
                     found,
-                    x,
-                    at_x,
-                    beside,
-                    gx,
-                    at_c,
-                    beside_c,
-                    spare,
-                    items,
+                    (x, at_x, beside),
+                    (gx, at_c, beside_c, spare, items),
                     plan,
-                    low,
-                    high,
+                    (low, high),
                     beta,
                 )
 

@@ -111,12 +111,14 @@ def kernel(dtype: str) -> Any:
         keep(gx, at + width, interleave_upper(a, b), left - width, streaming)
 
     @compiled
-    def a_row(s, q, k, i, ends, entries, gx, at, left, blocks, stride, streaming):
+    def a_row(senders, ends, entries, target, blocks, stride, streaming):
         """A row of inputs: `left` of them from `at` on in gx, in `blocks` of `stride`.
 
         The entries of a phase end where `ends` says.
         """
         alwaysinline()
+        s, q, k, i = senders
+        gx, at, left = target
         one, both, c = ends[0], ends[1], 0
         while c < blocks:
             place, rest = at + stride * c, left - stride * c
@@ -256,15 +258,10 @@ def kernel(dtype: str) -> Any:
                     listed(ends, entries, plan, lists, leads, first, last, frame)
                 to = k + reader * slot
                 a_row(
-                    gy if far_y == 1 else s,
-                    q,
-                    to,
-                    i + reader * pitch_y if far_y == 1 else to,
+                    (gy if far_y == 1 else s, q, to, i + reader * pitch_y if far_y == 1 else to),
                     ends,
                     entries,
-                    gx,
-                    target + p * pitch_gx,
-                    left,
+                    (gx, target + p * pitch_gx, left),
                     blocks,
                     stride,
                     streaming,

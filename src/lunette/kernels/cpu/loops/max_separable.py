@@ -73,8 +73,11 @@ def kernel(dtype: str, operation: str, last: str, doubling: bool) -> Any:
             s[at + c] = fill
 
     @compiled
-    def doubled(s, axis, at, low, n, first, last, to, span):
+    def doubled(s, axis, at, held, outputs, target):
         """`across_axis` for windows of many cells that lie apart: two cells, four, eight, …"""
+        low, n = held
+        first, last = outputs
+        to, span = target
         table, done = axis.windows, 1
         while True:
             for i in range(first, last):
@@ -94,9 +97,12 @@ def kernel(dtype: str, operation: str, last: str, doubling: bool) -> Any:
             done *= 2
 
     @compiled
-    def across_axis(s, plan, axis, at, low, n, first, last, to, span):
+    def across_axis(s, plan, axis, at, held, outputs, target):
         """Outputs first … last of an axis, from rows of `span` cells at positions low … low + n."""
         noinline()
+        low, n = held
+        first, last = outputs
+        to, span = target
         entry = plan.axes[axis]
         table = entry.windows
         if doubling and not brief(entry):
@@ -106,7 +112,7 @@ def kernel(dtype: str, operation: str, last: str, doubling: bool) -> Any:
                 reach, stride = entry.taps, entry.stride
                 sweep_s(s, row, span, low - start, low - start + n, reach, stride, s, to, count)
             else:
-                doubled(s, entry, at, low, n, first, last, to, span)
+                doubled(s, entry, at, (low, n), (first, last), (to, span))
             return
         for i in range(first, last):
             w, place = table[i], to + (i - first) * span
@@ -114,8 +120,10 @@ def kernel(dtype: str, operation: str, last: str, doubling: bool) -> Any:
             across(s, row, w.step * span, w.in_bounds, place, span, False)
 
     @compiled
-    def other_rows(x, s, plan, base, low, high, lines, from_j, to_j, from_p, to_p):
+    def other_rows(x, s, plan, base, rows, columns):
         """Rows that are not read in place: by lanes, with gaps between cells, or with long windows."""
+        low, high, lines = rows
+        from_j, to_j, from_p, to_p = columns
         rank, wide = plan.rank, plan.channels
         w_axis = plan.axes[rank - 1]
         n, m, far, table = w_axis.in_len, w_axis.out_len, w_axis.x_stride, w_axis.windows
@@ -138,7 +146,9 @@ def kernel(dtype: str, operation: str, last: str, doubling: bool) -> Any:
                             to = row + (p - from_p) * wide
                             seen |= load_row(x, at + p * far, 1, s, to, wide, fill)
                         count, axis = to_p - from_p, rank - 1
-                        across_axis(s, plan, axis, row, from_p, count, from_j, to_j, place, wide)
+                        across_axis(
+                            s, plan, axis, row, (from_p, count), (from_j, to_j), (place, wide)
+                        )
                     else:
                         for j in range(from_j, to_j):
                             w, to = table[j], place + (j - from_j) * wide
@@ -243,7 +253,9 @@ def kernel(dtype: str, operation: str, last: str, doubling: bool) -> Any:
                     )
                     place += rows * outputs
             else:
-                seen = other_rows(x, s, plan, base, low, high, lines, from_j, to_j, from_p, to_p)
+                seen = other_rows(
+                    x, s, plan, base, (low, high, lines), (from_j, to_j, from_p, to_p)
+                )
             if watch & (seen != 0):
                 flags[item] = 1
             span, here, there = outputs * max(wide, 1), 0, plan.second_area
@@ -255,7 +267,9 @@ def kernel(dtype: str, operation: str, last: str, doubling: bool) -> Any:
                 lines //= entry.in_len
                 for line in range((high - low) * lines):
                     at, to = here + line * entry.in_len * span, there + line * entry.out_len * span
-                    across_axis(s, plan, axis, at, 0, entry.in_len, 0, entry.out_len, to, span)
+                    across_axis(
+                        s, plan, axis, at, (0, entry.in_len), (0, entry.out_len), (to, span)
+                    )
                 span *= entry.out_len
                 here, there = there, here
             if doubling and not brief(plan.axes[0]):
@@ -265,7 +279,7 @@ def kernel(dtype: str, operation: str, last: str, doubling: bool) -> Any:
                     at, to, count = here + (start - low) * span, target + begin * span, end - begin
                     sweep_y(s, at, span, low - start, high - start, cells, step, y, to, count)
                 else:
-                    across_axis(s, plan, 0, here, low, high - low, begin, end, there, span)
+                    across_axis(s, plan, 0, here, (low, high - low), (begin, end), (there, span))
                     store_row(s, there, y, target + begin * span, (end - begin) * span)
                 continue
             for i in range(begin, end):

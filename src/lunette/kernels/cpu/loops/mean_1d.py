@@ -43,8 +43,9 @@ def kernel(dtype: str, doubling: bool) -> Any:
     finish = finished(outer, doubling)
 
     @compiled
-    def in_registers(x, base, n, p, y, y_at, result, outputs, size, streaming):
+    def in_registers(x, base, n, p, target, size, streaming):
         """Means of windows that lie within their row, from p on: up to a line of memory, then by lines."""
+        y, y_at, result, outputs = target
         head = outputs
         if streaming:
             head = min(outputs, -(y_at // kept_size + result) % (LINE // kept_size))
@@ -73,7 +74,7 @@ def kernel(dtype: str, doubling: bool) -> Any:
             if doubling:
                 p, outputs = from_j + origin, to_j - from_j
                 if quick & (p >= 0) & (p + outputs - 1 + size <= n):
-                    in_registers(x, base, n, p, y, y_at, result, outputs, size, plan.stream > 0)
+                    in_registers(x, base, n, p, (y, y_at, result, outputs), size, plan.stream > 0)
                     continue
                 long_x(x, base, n, from_j, to_j, s, room, to, stride, origin, size)
             else:

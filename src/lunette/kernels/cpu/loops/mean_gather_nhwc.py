@@ -50,9 +50,10 @@ def kernel(dtype: str) -> Any:
         return total
 
     @compiled
-    def position(s, at, far, rows, beside, cells, gx, to, wide, streaming):
+    def position(s, at, far, rows, beside, cells, target):
         """All lanes of a position, whose first reader is at `at`; readers are `beside` apart, rows of them `far`."""
         noinline()
+        gx, to, wide, streaming = target
         for vector in range(0, wide, width):
             # The last vector ends with the position, so it may repeat some lanes of the one before.
             c = min(vector, wide - width)
@@ -106,7 +107,7 @@ def kernel(dtype: str) -> Any:
                     w, to = w_axis.readers[q], target + (p * n + q) * wide
                     at, cells = row + w.start * wide, w.in_bounds
                     count, beside = rows if cells > 0 else 0, w.step * wide
-                    position(s, at, far, count, beside, cells, gx, to, wide, streaming)
+                    position(s, at, far, count, beside, cells, (gx, to, wide, streaming))
         stream_fence()
 
     return gather_nhwc

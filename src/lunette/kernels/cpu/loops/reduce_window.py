@@ -65,9 +65,13 @@ def kernel(dtype: str, verb: str, ties: str) -> Any:
         return x, base, plan, row, of_row, w.start, w.stop - w.start
 
     @compiled
-    def tangents(x, base, plan, row, of_row, m, s, winners, dx, dx_at, third, y, target):
+    def tangents(source, plan, windows, s, winners, tangent, result):
         """Those of a row of outputs. What some winners' tangents are is asked for first: it may be anywhere."""
         alwaysinline()
+        x, base = source
+        row, of_row, m = windows
+        dx, dx_at, third = tangent
+        y, target = result
         band = no_band(plan, 0, m, of_row)
         for first in range(0, m, LOOKUP_BATCH):
             last = min(m, first + LOOKUP_BATCH)
@@ -120,7 +124,9 @@ def kernel(dtype: str, verb: str, ties: str) -> Any:
             base, third = batch_offset(plan, item, 0), batch_offset(plan, item, 2)
             target = batch_offset(plan, item, 1) + output_row(plan, row, 1)
             if gives_tangents:
-                tangents(x, base, plan, row, of_row, m, s, winners, dx, z_at, third, y, target)
+                tangents(
+                    (x, base), plan, (row, of_row, m), s, winners, (dx, z_at, third), (y, target)
+                )
                 continue
             band = no_band(plan, 0, m, of_row)
             for j in range(m):

@@ -94,9 +94,12 @@ def kernel(dtype: str, last: str, doubling: bool) -> Any:
         clear(s, at, reach + width)
 
     @compiled
-    def across_axis(s, plan, axis, at, low, n, first, last, to, span):
+    def across_axis(s, plan, axis, at, held, outputs, target):
         """Outputs first … last of an axis, from rows of `span` cells at positions low … low + n."""
         noinline()
+        low, n = held
+        first, last = outputs
+        to, span = target
         entry = plan.axes[axis]
         if doubling and doubles(plan, axis):
             stride, dilation, size = entry.stride, entry.dilation, entry.taps
@@ -119,9 +122,10 @@ def kernel(dtype: str, last: str, doubling: bool) -> Any:
                 across(s, row, w.step * span, w.in_bounds, place, span, False)
 
     @compiled
-    def last_axis(s, at, pitch, rows, plan, room, to, from_j, to_j):
+    def last_axis(s, at, pitch, rows, plan, room, to, columns):
         """Sums of windows from_j … to_j of `rows` lines, `pitch` apart in s from `at` on, to s[to …]."""
         noinline()
+        from_j, to_j = columns
         w_axis = plan.axes[plan.rank - 1]
         n, table, dilation, size = w_axis.in_len, w_axis.windows, w_axis.dilation, w_axis.taps
         stride, origin, left, outputs = (
@@ -196,7 +200,7 @@ def kernel(dtype: str, last: str, doubling: bool) -> Any:
                                 load_row(x, at + p * far, 1, s, to + p * wide, wide, zero)
                         else:
                             load_row(x, at, far, s, to, n, zero)
-                across_axis(s, plan, 0, 0, low, high - low, begin, end, area, block)
+                across_axis(s, plan, 0, 0, (low, high - low), (begin, end), (area, block))
             else:
                 for i in range(begin, end):
                     w = plan.axes[0].windows[i]
@@ -221,7 +225,7 @@ def kernel(dtype: str, last: str, doubling: bool) -> Any:
                             clear(s, row, n + width)
             if at_once:
                 # All sums of a tile before the first mean: what is just written is slow to read.
-                last_axis(s, area, block, end - begin, plan, room, 0, from_j, to_j)
+                last_axis(s, area, block, end - begin, plan, room, 0, (from_j, to_j))
             for i in range(begin, end):
                 # The axes between, block by block, from one area to the other.
                 here, there, other = area + (i - begin) * block, 0, plan.third_area
@@ -232,7 +236,7 @@ def kernel(dtype: str, last: str, doubling: bool) -> Any:
                     span //= cells
                     for line in range(before):
                         at, to = here + line * cells * span, there + line * made * span
-                        across_axis(s, plan, axis, at, 0, cells, 0, made, to, span)
+                        across_axis(s, plan, axis, at, (0, cells), (0, made), (to, span))
                     before *= made
                     here, there, other = there, other, there
                 # The last axis, line by line.
@@ -243,10 +247,12 @@ def kernel(dtype: str, last: str, doubling: bool) -> Any:
                         to = (i - begin) * outputs
                     elif lane:
                         cells = to_p - from_p
-                        across_axis(s, plan, rank - 1, at, from_p, cells, from_j, to_j, to, wide)
+                        across_axis(
+                            s, plan, rank - 1, at, (from_p, cells), (from_j, to_j), (to, wide)
+                        )
                     else:
                         at = left if rank == 1 else at
-                        last_axis(s, at, 0, 1, plan, room, to, from_j, to_j)
+                        last_axis(s, at, 0, 1, plan, room, to, (from_j, to_j))
                     factor = cells_of_row(plan, i * before + line)
                     finish(s, plan, to, divisors, factor, y, result, from_j, to_j)
             if (rank == 1) & (not lane):

@@ -39,9 +39,11 @@ def kernel(dtype: str) -> Any:
     zero, size_of = work(0), memory.bitwidth // 8
 
     @compiled
-    def list_places(plan, lists, taps, leads, rows, step, skip, places, columns):
+    def list_places(plan, leading, window, places, columns):
         """Of each mark: where its cell is in a window at position 0, and its column from there; `NO_COLUMN` if it is none."""
         noinline()
+        lists, taps, leads = leading
+        rows, step, skip = window
         rank = plan.rank
         w_axis, h_axis = plan.axes[rank - 1], plan.axes[max(0, rank - 2)]
         size, pitch, box = w_axis.taps, 0, 1
@@ -91,7 +93,7 @@ def kernel(dtype: str) -> Any:
                 skip = skipped(h_axis, i) if rank > 1 else 0
                 if (rows != known) | (skip != known_skip):
                     known, known_skip = rows, skip
-                    list_places(plan, lists, taps, leads, rows, step, skip, places, columns_of)
+                    list_places(plan, (lists, taps, leads), (rows, step, skip), places, columns_of)
                 at, to = base + start * pitch, target + i * pitch_y
                 k = item * plan.outputs + (lead * lines + i) * m + from_j
                 if row_bytes > 0:

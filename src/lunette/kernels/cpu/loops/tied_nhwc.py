@@ -131,9 +131,11 @@ def kernel(dtype: str, verb: str, split: bool) -> Any:
                     store_s(s, wide + c, add(load_s(s, wide + c), once))
 
     @compiled
-    def large_window(x, p, rows, values, k, wide, dx, q, others, window, s):
+    def large_window(x, p, rows, maximum, wide, tangent, window, s):
         """Sums and numbers of winners of all channels, in the order of memory, to s."""
         alwaysinline()
+        values, k = maximum
+        dx, q, others = tangent
         count, members, far, far_z = window
         for channel in range(2 * wide):
             s[channel] = zero
@@ -168,7 +170,7 @@ def kernel(dtype: str, verb: str, split: bool) -> Any:
                 window = (count, members, step * far, step * far_z)
                 large = count * members > MANY
                 if large:
-                    large_window(x, p, rows, values, k, wide, c, q, others, window, s)
+                    large_window(x, p, rows, (values, k), wide, (c, q, others), window, s)
                 for vector in range(0, wide, width):
                     # The last vector ends with the position, so it may repeat some channels of the one before.
                     v = min(vector, wide - width)

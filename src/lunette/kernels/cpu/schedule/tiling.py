@@ -102,6 +102,7 @@ class Tiling:
         shape: Shape,
         strides: tuple[Strides, Strides, Strides],
         size: int,
+        *,
         backward: bool = False,
         areas: int = 2,
         spare: int = 0,
