@@ -87,7 +87,15 @@ def explain(
 
     try:
         found = by_words(
-            reduction, shape, window, stride, padding, dtype, ties, channels_last, verb
+            reduction,
+            shape,
+            window,
+            stride,
+            padding,
+            dtype=dtype,
+            ties=ties,
+            channels_last=channels_last,
+            verb=verb,
         )
     except (TypeError, ValueError) as wrong:
         raise typer.BadParameter(str(wrong)) from None

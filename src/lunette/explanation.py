@@ -111,6 +111,7 @@ def by_words(
     window: str,
     stride: int | None,
     padding: int,
+    *,
     dtype: str,
     ties: str,
     channels_last: bool,

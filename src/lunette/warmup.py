@@ -109,9 +109,9 @@ def warm(
         if verb != "forward":
             _check_derivative(op, given, found, out, verb)
     calls = [Call(op, given, found, verb, channels_last) for verb in asked]
-    for call, error in warm_calls(calls, processes):
-        if error:
-            raise RuntimeError(f"{call} could not be compiled: {error}")
+    for call, failed in warm_calls(calls, processes):
+        if failed:
+            raise RuntimeError(f"{call} could not be compiled: {failed}")
 
 
 def _check_derivative(op: Op, shapes: Any, dtype: np.dtype[Any], out: Any, verb: str) -> None:

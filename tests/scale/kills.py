@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-import lunette.scale.bounded_zarr
+import lunette.scale.bounded_zarr  # noqa: F401
 import lunette.scale.work  # noqa: F401
 from lunette.cli import app
 

@@ -21,6 +21,7 @@ def _convolution(
     stride: Any = 1,
     padding: Any = 0,
     dilation: Any = 1,
+    *,
     groups: int = 1,
     per_group: tuple[int, int] = (1, 1),
     hard: bool = True,
@@ -90,7 +91,17 @@ def random_convolution(op: str, rng: np.random.Generator) -> Geometry:
     groups = int(rng.choice([1, 1, 2, 3]))
     per_group = (int(rng.integers(1, 3)), int(rng.integers(1, 3)))
     return _convolution(
-        op, rng, lengths, kernel, stride, padding, dilation, groups, per_group, False, **extra
+        op,
+        rng,
+        lengths,
+        kernel,
+        stride,
+        padding,
+        dilation,
+        groups=groups,
+        per_group=per_group,
+        hard=False,
+        **extra,
     )
 
 

@@ -92,6 +92,7 @@ def run(
     cases: int | None = None,
     seed: int = 0,
     seconds: float | None = None,
+    *,
     command: str = "",
     progress: Progress = lambda report, total, doing: None,
     stop_at_first: bool = False,

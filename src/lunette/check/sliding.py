@@ -41,6 +41,7 @@ def _sliding(
     padding: Any = 0,
     dilation: Any = 1,
     ceil_mode: bool = False,
+    *,
     batch: tuple[int, ...] | None = None,
     hard: bool = True,
     **own: Any,

@@ -101,7 +101,17 @@ def pyramid(
     if isinstance(x, (str, os.PathLike)):
         try:
             return _of_file(
-                x, out, op, levels, factors, in_place, progress, axes, nodata, skipna, options
+                x,
+                out,
+                op,
+                levels,
+                factors,
+                in_place=in_place,
+                progress=progress,
+                axes=axes,
+                nodata=nodata,
+                skipna=skipna,
+                options=options,
             )
         except ScaleError as error:
             raise ValueError(str(error).replace("--", "")) from None
@@ -122,6 +132,7 @@ def _of_file(
     op: str | None,
     levels: int | None,
     factors: Any,
+    *,
     in_place: bool,
     progress: Any,
     axes: str,

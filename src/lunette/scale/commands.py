@@ -126,8 +126,8 @@ def pool(
             _one_or_more(stride, "stride"),
             _one_or_more(padding, "padding"),
             ceil_mode,
-            options,
-            progress,
+            options=options,
+            progress=progress,
         )
 
     _run(do, quiet)

@@ -99,6 +99,7 @@ def write_image(
     names: tuple[str, ...],
     units: tuple[str | None, ...],
     datasets: list[tuple[str, tuple[float, ...], tuple[float, ...]]],
+    *,
     operator: str,
     description: str,
     kept: dict[str, Any],

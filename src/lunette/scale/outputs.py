@@ -180,10 +180,10 @@ def image_attributes(job: Job, out: Path) -> dict[str, Any]:
         source.names,
         source.units,
         datasets,
-        job.operator,
-        f"lunette pyramid: {job.operator} of windows of {windows(job)} cells",
-        kept,
-        "0.4" if version_of(job) == 2 else "0.5",
+        operator=job.operator,
+        description=f"lunette pyramid: {job.operator} of windows of {windows(job)} cells",
+        kept=kept,
+        version="0.4" if version_of(job) == 2 else "0.5",
     )
 
 

@@ -80,6 +80,7 @@ def pool(
     stride: Any = None,
     padding: Any = 0,
     ceil_mode: bool = False,
+    *,
     options: Options | None = None,
     progress: Progress | None = None,
 ) -> Outcome:
@@ -96,7 +97,16 @@ def pool(
     kind = kind_of(out, "OUT")
     require_for(kind, f"OUT={str(out)!r}")
     storage = storage_of(opened, kind, options)
-    return _do(operator, opened, out, (step,), False, storage, options, progress)
+    return _do(
+        operator,
+        opened,
+        out,
+        (step,),
+        multiscale=False,
+        storage=storage,
+        options=options,
+        progress=progress,
+    )
 
 
 def pyramid(
@@ -138,7 +148,18 @@ def pyramid(
         if operator is None and looks_like_labels(opened):
             say(looks.warning(opened.path, chosen))
 
-    return _do(chosen, opened, out, steps, True, storage, options, progress, tell, image)
+    return _do(
+        chosen,
+        opened,
+        out,
+        steps,
+        multiscale=True,
+        storage=storage,
+        options=options,
+        progress=progress,
+        tell=tell,
+        image=image,
+    )
 
 
 def _image(place: str, options: Options) -> tuple[Source, Image]:
@@ -167,6 +188,7 @@ def _do(
     source: Source,
     out: Any,
     steps: tuple[Step, ...],
+    *,
     multiscale: bool,
     storage: Storage,
     options: Options,
@@ -208,7 +230,17 @@ def _do(
             job = replace(job, base=None, added=added)
         plan = space.journal.resume(job) if begun else None
         interrupts.check()
-        return _work(job, plan, storage.unit, space, root, multiscale, options, progress, tell)
+        return _work(
+            job,
+            plan,
+            storage.unit,
+            space,
+            root,
+            multiscale=multiscale,
+            options=options,
+            progress=progress,
+            tell=tell,
+        )
 
 
 def _work(
@@ -217,6 +249,7 @@ def _work(
     unit: tuple[int, ...],
     space: Workspace,
     root: Path,
+    *,
     multiscale: bool,
     options: Options,
     progress: Progress | None,

@@ -95,7 +95,16 @@ def check_gradient(
         )
     if all(tape.value(i).dtype == np.float64 for i in leaves):
         _check_differences(
-            program, tape, ids, output, moves, grad, tangent, products, tolerance, step
+            program,
+            tape,
+            ids,
+            output,
+            moves,
+            grad=grad,
+            tangent=tangent,
+            products=products,
+            tolerance=tolerance,
+            step=step,
         )
 
 
@@ -105,6 +114,7 @@ def _check_differences(
     ids: list[Id],
     output: Id,
     moves: dict[Id, Any],
+    *,
     grad: Any,
     tangent: Any,
     products: dict[Id, Any],

@@ -29,37 +29,14 @@ from lunette.kernels.cpu.micro.exp_scaled import (
 )
 from lunette.kernels.cpu.micro.index import batch_offset, list_offsets, output_row
 from lunette.kernels.cpu.micro.rows import takes
-from lunette.kernels.cpu.schedule.slots import (
-    AXES,
-    AXIS_WIDTH,
-    BETA,
-    COUNT,
-    COUNT_PADDING,
-    COUNTS,
-    DIVISOR,
-    EXTENT,
-    FLAT,
-    MAX,
-    MEAN,
-    MEMBERS,
-    OUTPUT_ROWS,
-    RANK,
-    SLABS,
-    SLABS_AT,
-    SMOOTH,
-    START,
-    STEP,
-    STEP_X,
-    STEP_Y,
-    STEP_Z,
-    STOP,
-    TABLE,
-    WINDOW_WIDTH,
-)
+from lunette.kernels.cpu.schedule.records import PLAN
+from lunette.kernels.cpu.schedule.slots import MAX, MEAN, SMOOTH
 from lunette.kernels.cpu.simd.half import dtype_of
 from lunette.kernels.cpu.simd.scalar_math import elementary
 
 __all__ = ["derivative_kernel", "gradient_kernel", "value_kernel"]
+
+plan_of = PLAN.at
 
 
 @cache
@@ -70,32 +47,32 @@ def value_kernel(dtype: str, kind: int, indices: bool) -> Any:
     shared_sum, scales_for = shared_sums(dtype), scales_of(work)
 
     @intrinsics.kernel
-    def values(x_at, y_at, z_at, scratch_at, g_at, room, first, last):
-        g, rows = pointer(g_at, types.int64), pointer(scratch_at, types.int64)
+    def values(x_at, y_at, z_at, scratch_at, plan_at, room, first, last):
+        plan, rows = plan_of(plan_at), pointer(scratch_at, types.int64)
         x, y, z = pointer(x_at, memory), pointer(y_at, result), pointer(z_at, types.int64)
-        entry = AXES + (g[RANK] - 1) * AXIS_WIDTH
+        entry = plan.axes[plan.rank - 1]
         m, step_x, step_y, table = (
-            g[entry + COUNT],
-            g[entry + STEP_X],
-            g[entry + STEP_Y],
-            g[entry + TABLE],
+            entry.out_len,
+            entry.x_stride,
+            entry.y_stride,
+            entry.windows,
         )
         zero = work(0)
-        beta = work(real(g[BETA])) if kind == SMOOTH else work(1)
+        beta = work(real(plan.beta)) if kind == SMOOTH else work(1)
         scales = scales_for(beta) if kind == SMOOTH else (beta, beta, beta, beta, beta)
         for unit in range(first, last):
-            item, row = unit // g[OUTPUT_ROWS], unit % g[OUTPUT_ROWS]
+            item, row = unit // plan.output_rows, unit % plan.output_rows
             base, target = (
-                batch_offset(g, item, 0),
-                batch_offset(g, item, 1) + output_row(g, row, 1),
+                batch_offset(plan, item, 0),
+                batch_offset(plan, item, 1) + output_row(plan, row, 1),
             )
-            count, counted_rows = list_offsets(g, g[RANK] - 1, row, rows, room)
+            count, counted_rows = list_offsets(plan, plan.rank - 1, row, rows, room)
             for j in range(m):
-                window = table + WINDOW_WIDTH * j
-                start, stop, step = g[window + START], g[window + STOP], g[window + STEP]
-                length = g[window + MEMBERS]
+                window = table[j]
+                start, stop, step = window.start, window.stop, window.step
+                length = window.in_bounds
                 real_cells = np.float64(count * length)
-                cells = counted_rows * real(g[window + COUNTS]) if g[COUNT_PADDING] else real_cells
+                cells = counted_rows * real(window.counted) if plan.count_padding else real_cells
                 padding = cells - real_cells
                 value, winner, total = zero, -1, zero
                 if kind == SMOOTH:
@@ -125,7 +102,7 @@ def value_kernel(dtype: str, kind: int, indices: bool) -> Any:
                     for r in range(count):
                         for p in range(start, stop, step):
                             total += load(x[base + rows[r] + p * step_x])
-                    divisor = real(g[DIVISOR]) if g[DIVISOR] > 0 else cells
+                    divisor = real(plan.divisor) if plan.divisor > 0 else cells
                     value = total / work(divisor) if cells > 0 else zero
                 if kind == SMOOTH and cells > 0:
                     pivot = zero if value - value != zero and value == value else value
@@ -151,33 +128,33 @@ def derivative_kernel(dtype: str, kind: int, ties: str) -> Any:
     exponential, _ = elementary(work)
 
     @intrinsics.kernel
-    def derivatives(x_at, y_at, dx_at, scratch_at, g_at, room, first, last):
-        g, rows = pointer(g_at, types.int64), pointer(scratch_at, types.int64)
+    def derivatives(x_at, y_at, dx_at, scratch_at, plan_at, room, first, last):
+        plan, rows = plan_of(plan_at), pointer(scratch_at, types.int64)
         x, y, dx = pointer(x_at, memory), pointer(y_at, memory), pointer(dx_at, memory)
-        entry = AXES + (g[RANK] - 1) * AXIS_WIDTH
+        entry = plan.axes[plan.rank - 1]
         m, step_x, step_y, table = (
-            g[entry + COUNT],
-            g[entry + STEP_X],
-            g[entry + STEP_Y],
-            g[entry + TABLE],
+            entry.out_len,
+            entry.x_stride,
+            entry.y_stride,
+            entry.windows,
         )
-        step_dx = g[entry + STEP_Z]
+        step_dx = entry.z_stride
         zero = work(0)
-        beta = work(real(g[BETA])) if kind == SMOOTH else work(1)
+        beta = work(real(plan.beta)) if kind == SMOOTH else work(1)
         for unit in range(first, last):
-            item, row = unit // g[OUTPUT_ROWS], unit % g[OUTPUT_ROWS]
+            item, row = unit // plan.output_rows, unit % plan.output_rows
             base, target = (
-                batch_offset(g, item, 0),
-                batch_offset(g, item, 1) + output_row(g, row, 1),
+                batch_offset(plan, item, 0),
+                batch_offset(plan, item, 1) + output_row(plan, row, 1),
             )
-            base_dx = batch_offset(g, item, 2)
-            count, counted_rows = list_offsets(g, g[RANK] - 1, row, rows, room)
+            base_dx = batch_offset(plan, item, 2)
+            count, counted_rows = list_offsets(plan, plan.rank - 1, row, rows, room)
             for j in range(m):
-                window = table + WINDOW_WIDTH * j
-                start, stop, step = g[window + START], g[window + STOP], g[window + STEP]
-                length = g[window + MEMBERS]
+                window = table[j]
+                start, stop, step = window.start, window.stop, window.step
+                length = window.in_bounds
                 real_cells = np.float64(count * length)
-                cells = counted_rows * real(g[window + COUNTS]) if g[COUNT_PADDING] else real_cells
+                cells = counted_rows * real(window.counted) if plan.count_padding else real_cells
                 padding = cells - real_cells
                 total, divisor, best, tangent = zero, work(1), zero, zero
                 if count * length > 0:
@@ -238,52 +215,60 @@ def gradient_kernel(dtype: str, kind: int, ties: str) -> Any:
     shared_sum, scales_for = shared_sums(dtype), scales_of(work)
 
     @intrinsics.kernel
-    def gradients(x_at, gy_at, gx_at, scratch_at, g_at, room, first, last):
-        g, rows = pointer(g_at, types.int64), pointer(scratch_at, types.int64)
+    def gradients(x_at, gy_at, gx_at, scratch_at, plan_at, room, first, last):
+        plan, rows = plan_of(plan_at), pointer(scratch_at, types.int64)
         sums = pointer(scratch_at + 24 * room, work)
         x, gy, gx = pointer(x_at, memory), pointer(gy_at, memory), pointer(gx_at, memory)
-        entry = AXES + (g[RANK] - 1) * AXIS_WIDTH
+        entry = plan.axes[plan.rank - 1]
         n, m, step_x, step_y, table = (
-            g[entry + EXTENT],
-            g[entry + COUNT],
-            g[entry + STEP_X],
-            g[entry + STEP_Y],
-            g[entry + TABLE],
+            entry.in_len,
+            entry.out_len,
+            entry.x_stride,
+            entry.y_stride,
+            entry.windows,
         )
-        step_gx = g[entry + STEP_Z]
+        step_gx = entry.z_stride
         zero = work(0)
-        beta = work(real(g[BETA])) if kind == SMOOTH else work(1)
+        beta = work(real(plan.beta)) if kind == SMOOTH else work(1)
         scales = scales_for(beta) if kind == SMOOTH else (beta, beta, beta, beta, beta)
-        inner = g[AXES + FLAT]  # cells of the pooled axes per position of the first
-        rows_inner = g[OUTPUT_ROWS] // g[AXES + COUNT] if g[RANK] > 1 else 1
+        inner = plan.axes[0].flat_stride  # cells of the pooled axes per position of the first
+        rows_inner = plan.output_rows // plan.axes[0].out_len if plan.rank > 1 else 1
         for unit in range(first, last):
-            item, slab = unit // g[SLABS], g[SLABS_AT] + 4 * (unit % g[SLABS])
-            low, high = g[slab] * inner, g[slab + 1] * inner
+            item, slab = unit // plan.slab_count, plan.slabs[unit % plan.slab_count]
+            low, high = slab.low * inner, slab.high * inner
             # Of a smooth max, sums of weights of powers come after the others, then those of one row.
             weights = high - low
-            along, n_along = (low, weights) if g[RANK] == 1 else (0, n)
+            along, n_along = (low, weights) if plan.rank == 1 else (0, n)
             for c in range(2 * weights if kind == SMOOTH else weights):
                 sums[c] = zero
-            base, source = batch_offset(g, item, 0), batch_offset(g, item, 1)
-            from_row, to_row, from_column, to_column = 0, 1, g[slab + 2], g[slab + 3]
-            if g[RANK] > 1:
-                from_row, to_row = g[slab + 2] * rows_inner, g[slab + 3] * rows_inner
+            base, source = batch_offset(plan, item, 0), batch_offset(plan, item, 1)
+            from_row, to_row, from_column, to_column = (
+                0,
+                1,
+                slab.first,
+                slab.last,
+            )
+            if plan.rank > 1:
+                from_row, to_row = (
+                    slab.first * rows_inner,
+                    slab.last * rows_inner,
+                )
                 from_column, to_column = 0, m
             for row in range(from_row, to_row):
-                count, counted_rows = list_offsets(g, g[RANK] - 1, row, rows, room)
-                place = source + output_row(g, row, 1)
+                count, counted_rows = list_offsets(plan, plan.rank - 1, row, rows, room)
+                place = source + output_row(plan, row, 1)
                 if kind == SMOOTH:  # the weights of powers in this row, by position along it
                     for c in range(n_along):
                         sums[2 * weights + c] = zero
                 for j in range(from_column, to_column):
-                    window = table + WINDOW_WIDTH * j
-                    start, stop, step = g[window + START], g[window + STOP], g[window + STEP]
-                    length = g[window + MEMBERS]
+                    window = table[j]
+                    start, stop, step = window.start, window.stop, window.step
+                    length = window.in_bounds
                     if count * length == 0:
                         continue
                     real_cells = np.float64(count * length)
                     cells = (
-                        counted_rows * real(g[window + COUNTS]) if g[COUNT_PADDING] else real_cells
+                        counted_rows * real(window.counted) if plan.count_padding else real_cells
                     )
                     padding = cells - real_cells
                     gradient = load(gy[place + j * step_y])
@@ -325,7 +310,9 @@ def gradient_kernel(dtype: str, kind: int, ties: str) -> Any:
                             divisor += work(padding) * exponential(beta * (zero - best))
                         gradient = gradient / divisor
                     elif kind == MEAN:
-                        gradient = gradient / work(real(g[DIVISOR]) if g[DIVISOR] > 0 else cells)
+                        gradient = gradient / work(
+                            real(plan.divisor) if plan.divisor > 0 else cells
+                        )
                     elif split:
                         tied = 0
                         for r in range(count):
@@ -352,16 +339,16 @@ def gradient_kernel(dtype: str, kind: int, ties: str) -> Any:
                         if 0 <= c < weights:
                             for p in range(n_along):
                                 sums[weights + c + p] += sums[2 * weights + p]
-            target = batch_offset(g, item, 2)
+            target = batch_offset(plan, item, 2)
             for line in range(weights // n_along):
                 flat, place, source = low // n + line, target, base
-                if g[RANK] == 1:
+                if plan.rank == 1:
                     place, source = target + low * step_gx, base + low * step_x
-                for axis in range(g[RANK] - 2, -1, -1):
-                    e = AXES + axis * AXIS_WIDTH
-                    place += (flat % g[e + EXTENT]) * g[e + STEP_Z]
-                    source += (flat % g[e + EXTENT]) * g[e + STEP_X]
-                    flat //= g[e + EXTENT]
+                for axis in range(plan.rank - 2, -1, -1):
+                    entry = plan.axes[axis]
+                    place += (flat % entry.in_len) * entry.z_stride
+                    source += (flat % entry.in_len) * entry.x_stride
+                    flat //= entry.in_len
                 for p in range(n_along):
                     c = line * n_along + p
                     total = sums[c]

@@ -20,7 +20,7 @@ from lunette.kernels.cpu.jit import intrinsics
 from lunette.kernels.cpu.jit.intrinsics import alwaysinline, compiled, pointer
 from lunette.kernels.cpu.micro.index import batch_offset
 from lunette.kernels.cpu.micro.reduce_window import equal, lowest, wide_windows
-from lunette.kernels.cpu.schedule.slots import AXES, EXTENT, STEP_Z
+from lunette.kernels.cpu.schedule.records import PLAN
 from lunette.kernels.cpu.simd.half import dtype_of
 from lunette.kernels.cpu.simd.prefetch import prefetch_line
 from lunette.kernels.cpu.simd.shuffle import folded
@@ -28,6 +28,8 @@ from lunette.kernels.cpu.simd.vec import vec
 from lunette.kernels.cpu.tuning import LOOKUP_BATCH
 
 __all__ = ["kernel"]
+
+plan_of = PLAN.at
 
 BITS = 64
 """Cells that are looked at together: a bit of an integer for each."""
@@ -111,20 +113,21 @@ def kernel(dtype: str, verb: str, ties: str) -> Any:
         return total / work(number) if split else total
 
     @compiled
-    def tangents(x, y, dx, dx_at, winners, g, first, last, size):
+    def tangents(x, y, dx, dx_at, winners, plan, items, size):
         """Those of some items. What their winners' tangents are is asked for first: it may be anywhere."""
         alwaysinline()
-        step = g[AXES + STEP_Z]
+        first, last = items
+        step = plan.axes[0].z_stride
         for item in range(first, last):
-            at, there = batch_offset(g, item, 0), batch_offset(g, item, 2)
+            at, there = batch_offset(plan, item, 0), batch_offset(plan, item, 2)
             best, seen = fold_block(x, at, 0, 1, size, broadcast(fill))
             winner = first_winner(x, at, size, broadcast(max_of_lanes(best)), seen != 0)
             winners[item - first] = winner
             prefetch_line(dx_at + (there + winner * step) * size_of)
         for item in range(first, last):
-            at, there = batch_offset(g, item, 0), batch_offset(g, item, 2)
+            at, there = batch_offset(plan, item, 0), batch_offset(plan, item, 2)
             total = tangent(x, at, size, winners[item - first], dx, there, step)
-            y[batch_offset(g, item, 1)] = write(total)
+            y[batch_offset(plan, item, 1)] = write(total)
 
     @compiled
     def put_gradient(x, at, size, wanted, nan, gx, to, gradient):
@@ -147,23 +150,23 @@ def kernel(dtype: str, verb: str, ties: str) -> Any:
                     bits, sought = 0, False
 
     @intrinsics.kernel
-    def whole_items(x_at, b_at, c_at, scratch_at, g_at, room, first, last):
-        g, x = pointer(g_at, types.int64), pointer(x_at, memory)
+    def whole_items(x_at, b_at, c_at, scratch_at, plan_at, room, first, last):
+        plan, x = plan_of(plan_at), pointer(x_at, memory)
         b, c, places = (
             pointer(b_at, memory),
             pointer(c_at, memory),
             pointer(c_at, types.int64),
         )
-        size = g[AXES + EXTENT]
+        size = plan.axes[0].in_len
         if follows:
             winners = pointer(scratch_at, types.int64)
             some = LOOKUP_BATCH if size * size_of <= SHORT else 1
             for item in range(first, last, some):
-                tangents(x, b, c, c_at, winners, g, item, min(last, item + some), size)
+                tangents(x, b, c, c_at, winners, plan, (item, min(last, item + some)), size)
             return
         for item in range(first, last):
-            at = batch_offset(g, item, 0)
-            to, there = batch_offset(g, item, 1), batch_offset(g, item, 2)
+            at = batch_offset(plan, item, 0)
+            to, there = batch_offset(plan, item, 1), batch_offset(plan, item, 2)
             best, seen = fold_block(x, at, 0, 1, size, broadcast(fill))
             nan, wanted = seen != 0, broadcast(max_of_lanes(best))
             if finds:

@@ -26,38 +26,15 @@ from lunette.kernels.cpu.micro.index import batch_offset, list_offsets, list_tap
 from lunette.kernels.cpu.micro.max_tangent_rows import max_tangent_rows
 from lunette.kernels.cpu.micro.polyphase import leading_place, rows_of, tile_of, tile_rows
 from lunette.kernels.cpu.micro.rows import moves
-from lunette.kernels.cpu.schedule.slots import (
-    AXES,
-    AXIS_WIDTH,
-    BOX,
-    COUNT,
-    DILATION,
-    EXTENT,
-    FLAT,
-    KERNEL,
-    ORIGIN,
-    RANK,
-    STEP_X,
-    STEP_Y,
-    STEP_Z,
-    STRIDE,
-)
-from lunette.kernels.cpu.schedule.tiling import (
-    AREA,
-    COLUMNS,
-    DEPTH,
-    FIRSTS,
-    MOST,
-    OUTPUTS,
-    ROW_BYTES,
-    SLOT,
-    SPARE,
-)
+from lunette.kernels.cpu.schedule.records import TILING
+from lunette.kernels.cpu.schedule.tiling import SPARE
 from lunette.kernels.cpu.simd.half import DType, dtype_of, same
 from lunette.kernels.cpu.simd.prefetch import prefetch_by_rows
 from lunette.kernels.cpu.simd.vec import vec
 
 __all__ = ["kernel"]
+
+tiling_of = TILING.at
 
 
 @cache
@@ -81,16 +58,16 @@ def kernel(dtype: str, verb: str) -> Any:
     follow_two: Any = max_tangent_rows(outer, 2) if gathers else None
 
     @compiled
-    def place_cells(g, places, lists, layer, rows, start, step, code):
+    def place_cells(plan, places, lists, layer, rows, start, step, code):
         """Where the cells of a layer of a row of windows are in array 2, or flat, by the numbers of their taps.
 
         From the place of the first tap in its row on; the first cell of the first row is tap `code`.
         """
-        rank, most_cells = g[RANK], g[MOST]
-        e, f = AXES + (rank - 1) * AXIS_WIDTH, AXES + max(0, rank - 2) * AXIS_WIDTH
-        size, dilation, far, pitch, flat = g[e + KERNEL], g[e + DILATION], g[e + STEP_Z], 0, 0
+        rank, most_cells = plan.rank, plan.max_leads
+        w_axis, h_axis = plan.axes[rank - 1], plan.axes[max(0, rank - 2)]
+        size, dilation, far, pitch, flat = w_axis.taps, w_axis.dilation, w_axis.z_stride, 0, 0
         if rank > 1:
-            pitch, flat = g[f + STEP_Z], g[f + FLAT]
+            pitch, flat = h_axis.z_stride, h_axis.flat_stride
         for r in range(rows):
             for t in range(size):
                 if indexes:
@@ -100,48 +77,48 @@ def kernel(dtype: str, verb: str) -> Any:
                 places[code + r * size + t] = at
 
     @intrinsics.kernel
-    def win(x_at, y_at, z_at, scratch_at, g_at, flags_at, begin_unit, end_unit):
-        g, flags = pointer(g_at, types.int64), pointer(flags_at, types.uint8)
-        lists, s = pointer(scratch_at, types.int64), pointer(scratch_at + g[AREA], memory)
+    def win(x_at, y_at, z_at, scratch_at, plan_at, flags_at, begin_unit, end_unit):
+        plan, flags = tiling_of(plan_at), pointer(flags_at, types.uint8)
+        lists, s = pointer(scratch_at, types.int64), pointer(scratch_at + plan.area, memory)
         x, y = pointer(x_at, memory), pointer(y_at, memory)
         kept, indices, dx = (
             pointer(z_at, types.uint8),
             pointer(z_at, types.int64),
             pointer(z_at, memory),
         )
-        rank, most_cells = g[RANK], g[MOST]
-        e = AXES + (rank - 1) * AXIS_WIDTH
-        f = AXES + max(0, rank - 2) * AXIS_WIDTH
+        rank, most_cells = plan.rank, plan.max_leads
+        w_axis = plan.axes[rank - 1]
+        h_axis = plan.axes[max(0, rank - 2)]
         pitch_x, pitch_y, pitch_z, box, flat = 0, 0, 0, 1, 0
         if rank > 1:
-            pitch_x, pitch_y, box = g[f + STEP_X], g[f + STEP_Y], g[f + BOX]
-            pitch_z, flat = g[f + STEP_Z], g[f + FLAT]
+            pitch_x, pitch_y, box = h_axis.x_stride, h_axis.y_stride, h_axis.box
+            pitch_z, flat = h_axis.z_stride, h_axis.flat_stride
         n, m, far, far_z, stride, size = (
-            g[e + EXTENT],
-            g[e + COUNT],
-            g[e + STEP_X],
-            g[e + STEP_Z],
-            g[e + STRIDE],
-            g[e + KERNEL],
+            w_axis.in_len,
+            w_axis.out_len,
+            w_axis.x_stride,
+            w_axis.z_stride,
+            w_axis.stride,
+            w_axis.taps,
         )
-        origin, dilation = g[e + ORIGIN], g[e + DILATION]
-        slot, deep = g[SLOT], g[DEPTH] * g[SLOT]
+        origin, dilation = w_axis.origin, w_axis.dilation
+        slot, deep = plan.row_stride, plan.tile_rows * plan.row_stride
         row_marks = pointer(
-            scratch_at + g[AREA] + size_of * (most_cells * deep + SPARE), types.uint8
+            scratch_at + plan.area + size_of * (most_cells * deep + SPARE), types.uint8
         )
         layer_taps = pointer(scratch_at + 24 * most_cells, types.int64)
         row_places = pointer(scratch_at + 32 * most_cells, types.int64)
-        source, row_bytes = x if far == 1 else s, size_of * g[ROW_BYTES]
+        source, row_bytes = x if far == 1 else s, size_of * plan.row_bytes
         quick = (width <= 16) & (stride <= 2) & (dilation == 1) & ((size == 2) | (size == 3))
         for unit in range(begin_unit, end_unit):
-            item, lead, row_tile, column_tile = tile_of(g, unit)
-            begin, end, low, high = tile_rows(g, row_tile, 1)
-            from_j = column_tile * g[COLUMNS]
-            columns = min(m, from_j + g[COLUMNS]) - from_j
+            item, lead, row_tile, column_tile = tile_of(plan, unit)
+            begin, end, low, high = tile_rows(plan, row_tile, 1)
+            from_j = column_tile * plan.columns
+            columns = min(m, from_j + plan.columns) - from_j
             follows = gathers & quick & (far == 1) & (far_z == 1) & (columns >= width)
-            leads, _ = list_offsets(g, rank - 2, lead, lists, most_cells)
-            list_tap_ids(g, rank - 2, lead, layer_taps)
-            base, third, seen = batch_offset(g, item, 0), batch_offset(g, item, 2), False
+            leads, _ = list_offsets(plan, rank - 2, lead, lists, most_cells)
+            list_tap_ids(plan, rank - 2, lead, layer_taps)
+            base, third, seen = batch_offset(plan, item, 0), batch_offset(plan, item, 2), False
             # Elements of a row that are not side by side are laid so, from `left` on.
             left, right, pitch, first_row = 0, n, pitch_x, 0
             if far != 1:
@@ -155,8 +132,8 @@ def kernel(dtype: str, verb: str) -> Any:
                             layer * deep + (row - low) * slot,
                         )
                         lay(x, at + left * far, far, s, to, right - left, nothing)
-            target = batch_offset(g, item, 1) + leading_place(g, lead, 1, 1) + from_j
-            rows_before = lead * (g[f + COUNT] if rank > 1 else 1)
+            target = batch_offset(plan, item, 1) + leading_place(plan, lead, 1, 1) + from_j
+            rows_before = lead * (h_axis.out_len if rank > 1 else 1)
             known, known_skip, count, row_codes, places = -1, 0, 0, row_places, row_places
             dx_rows = row_places
             prefetched = read_to = base * size_of + (rows_before + begin) * row_bytes
@@ -164,11 +141,11 @@ def kernel(dtype: str, verb: str) -> Any:
             behind = asked_dx - read_to
             p, firsts = (
                 stride * from_j + origin,
-                pointer(g_at + 8 * g[FIRSTS] + from_j, types.uint8),
+                pointer(plan_at + 8 * plan.first_taps_at + from_j, types.uint8),
             )
             for i in range(begin, end):
-                start, step, rows, _ = rows_of(g, i)
-                skip = skipped(g, f, i) if rank > 1 else 0
+                start, step, rows, _ = rows_of(plan, i)
+                skip = skipped(h_axis, i) if rank > 1 else 0
                 if row_bytes > 0:
                     read_to += row_bytes
                     prefetched = prefetch_by_rows(x_at, prefetched, read_to, n * size_of, 0)
@@ -192,7 +169,7 @@ def kernel(dtype: str, verb: str) -> Any:
                         if follows:
                             dx_rows[row] = lists[most_cells + layer] + r * step * pitch_z
                 q = target + i * pitch_y
-                flat_y = item * g[OUTPUTS] + (rows_before + i) * m + from_j
+                flat_y = item * plan.outputs + (rows_before + i) * m + from_j
                 at = (base if far == 1 else -left) + (start - first_row) * pitch
                 if carries:
                     marks, k = indices, q
@@ -220,7 +197,9 @@ def kernel(dtype: str, verb: str) -> Any:
                 if keeps or carries:
                     continue
                 for layer in range(leads):
-                    place_cells(g, places, lists, layer, rows, start, step, row_codes[layer * rows])
+                    place_cells(
+                        plan, places, lists, layer, rows, start, step, row_codes[layer * rows]
+                    )
                 for c in range(columns):
                     place = places[row_marks[c]]
                     position = stride * (from_j + c) + origin

@@ -18,31 +18,14 @@ from lunette.kernels.cpu.jit import intrinsics
 from lunette.kernels.cpu.jit.intrinsics import alwaysinline, compiled, pointer
 from lunette.kernels.cpu.micro.argmax_passes import mark_of
 from lunette.kernels.cpu.micro.index import batch_offset, list_offsets, list_tap_ids, skipped
-from lunette.kernels.cpu.schedule.slots import (
-    AXES,
-    AXIS_WIDTH,
-    BOX,
-    CHANNELS,
-    COUNT,
-    LIST,
-    MEMBERS,
-    OUT_OF_CACHE,
-    OUTPUT_ROWS,
-    RANK,
-    ROW_BYTES,
-    START,
-    STEP,
-    STEP_X,
-    STEP_Z,
-    STRIDE,
-    TABLE,
-    WINDOW_WIDTH,
-)
+from lunette.kernels.cpu.schedule.records import PLAN
 from lunette.kernels.cpu.simd.half import dtype_of
 from lunette.kernels.cpu.simd.prefetch import EVERY_ACCESS, PAGE, prefetch, prefetch_line
 from lunette.kernels.cpu.simd.vec import vec
 
 __all__ = ["kernel"]
+
+plan_of = PLAN.at
 
 
 @cache
@@ -91,12 +74,15 @@ def kernel(dtype: str, verb: str) -> Any:
         return maximum(best, value), with_it
 
     @compiled
-    def one(x, dx, p, q, rows, others, codes, count, members, far, far_z, apart):
+    def one(source, cells, columns):
         """The winner of a window of vectors, and what goes with it.
 
         Cells are at p + rows[r] + t·far; tangents at q + others[r] + t·far_z; marks are codes[r] + t·apart.
         """
         alwaysinline()
+        x, dx, p, q = source
+        rows, others, codes, count = cells
+        members, far, far_z, apart = columns
         a, u = load(x, p + rows[0]), there(dx, q + others[0], codes[0])
         for r in range(count):
             at, to, code = p + rows[r], q + others[r], codes[r]
@@ -105,9 +91,12 @@ def kernel(dtype: str, verb: str) -> Any:
         return a, u
 
     @compiled
-    def four(x, dx, p, q, rows, others, codes, count, members, far, far_z, apart):
+    def four(source, cells, columns):
         """The same of four neighbouring vectors: none waits for the comparisons of another."""
         alwaysinline()
+        x, dx, p, q = source
+        rows, others, codes, count = cells
+        members, far, far_z, apart = columns
         at, to, code = p + rows[0], q + others[0], codes[0]
         a, u = load(x, at), there(dx, to, code)
         b, v = load(x, at + width), there(dx, to + width, code)
@@ -151,29 +140,29 @@ def kernel(dtype: str, verb: str) -> Any:
                 prefetch_line(at + 3 * width * size_of)
 
     @intrinsics.kernel
-    def win(x_at, y_at, z_at, scratch_at, g_at, room, first, last):
-        g, rows = pointer(g_at, types.int64), pointer(scratch_at, types.int64)
+    def win(x_at, y_at, z_at, scratch_at, plan_at, room, first, last):
+        plan, rows = plan_of(plan_at), pointer(scratch_at, types.int64)
         x, y, dx = pointer(x_at, memory), pointer(y_at, memory), pointer(z_at, memory)
-        rank, wide, most, lines = g[RANK], g[CHANNELS], g[LIST], g[OUTPUT_ROWS]
+        rank, wide, most, lines = plan.rank, plan.channels, plan.list_size, plan.output_rows
         others = pointer(scratch_at + 8 * most, types.int64)
         codes = pointer(scratch_at + 16 * most, types.int64)
         taps = pointer(scratch_at + 24 * most, types.int64)
-        e = AXES + (rank - 1) * AXIS_WIDTH
+        w_axis = plan.axes[rank - 1]
         m, table, far, far_z, box = (
-            g[e + COUNT],
-            g[e + TABLE],
-            g[e + STEP_X],
-            g[e + STEP_Z],
-            g[e + BOX],
+            w_axis.out_len,
+            w_axis.windows,
+            w_axis.x_stride,
+            w_axis.z_stride,
+            w_axis.box,
         )
-        row_bytes = g[ROW_BYTES] * size_of
-        prefetched, stride, each = -1, g[e + STRIDE], EVERY_ACCESS & (g[OUT_OF_CACHE] != 0)
+        row_bytes = plan.row_bytes * size_of
+        prefetched, stride, each = -1, w_axis.stride, EVERY_ACCESS & (plan.out_of_cache != 0)
         for unit in range(first, last):
             item, row = unit // lines, unit % lines
-            base, third = batch_offset(g, item, 0), batch_offset(g, item, 2)
-            count, _ = list_offsets(g, rank - 1, row, rows, most)
+            base, third = batch_offset(plan, item, 0), batch_offset(plan, item, 2)
+            count, _ = list_offsets(plan, rank - 1, row, rows, most)
             if not indexes:
-                list_tap_ids(g, rank - 1, row, taps)
+                list_tap_ids(plan, rank - 1, row, taps)
                 for r in range(count):
                     codes[r] = taps[r] * box
             # Results follow each other in memory, row by row.
@@ -181,13 +170,13 @@ def kernel(dtype: str, verb: str) -> Any:
             if prefetched < 0:
                 prefetched = read_to
             for j in range(m):
-                w = table + WINDOW_WIDTH * j
-                start, step, members = g[w + START], g[w + STEP], g[w + MEMBERS]
+                w = table[j]
+                start, step, members = w.start, w.step, w.in_bounds
                 # Positions that are new to a window are asked for as they are read, or all in the order of memory.
                 fresh = (min(stride, members) if stride > 0 else members) if each else 0
                 if (row_bytes > 0) & (not each):
                     prefetched = prefetch(x_at, prefetched, read_to + row_bytes * (j + 1) // m)
-                lead = start if indexes else skipped(g, e, j)
+                lead = start if indexes else skipped(w_axis, j)
                 apart = step if indexes else 1
                 at, third_at, step_z = base + start * far, third + start * far_z, step * far_z
                 far_x, vector = step * far, 0
@@ -198,7 +187,7 @@ def kernel(dtype: str, verb: str) -> Any:
                         if follows:
                             prefetch_four(z_at, q, others, count, far_z, fresh)
                     a, u, b, v, d, f, h, i = four(
-                        x, dx, p, q, rows, others, codes, count, members, far_x, step_z, apart
+                        (x, dx, p, q), (rows, others, codes, count), (members, far_x, step_z, apart)
                     )
                     keep(y, z_at, k, a, u, lead)
                     keep(y, z_at, k + width, b, v, lead)
@@ -210,7 +199,7 @@ def kernel(dtype: str, verb: str) -> Any:
                     c = min(vector, wide - width)
                     p, q = at + c, third_at + c
                     a, u = one(
-                        x, dx, p, q, rows, others, codes, count, members, far_x, step_z, apart
+                        (x, dx, p, q), (rows, others, codes, count), (members, far_x, step_z, apart)
                     )
                     keep(y, z_at, to + c, a, u, lead)
                     vector += width

@@ -23,38 +23,14 @@ from lunette.kernels.cpu.jit.intrinsics import compiled, noinline, pointer
 from lunette.kernels.cpu.micro.argmax_passes import argmax_passes, mark_of
 from lunette.kernels.cpu.micro.index import batch_offset, input_line, place_of, receptive_range
 from lunette.kernels.cpu.micro.rows import moves
-from lunette.kernels.cpu.schedule.slots import (
-    AXES,
-    AXIS_WIDTH,
-    COUNT,
-    DILATION,
-    EXTENT,
-    FLAT,
-    KERNEL,
-    MEMBERS,
-    ORIGIN,
-    RANK,
-    ROW,
-    ROW_SIZE,
-    SECOND,
-    SLABS,
-    SLABS_AT,
-    START,
-    STEP,
-    STEP_X,
-    STEP_Y,
-    STEP_Z,
-    STRIDE,
-    TABLE,
-    TILE,
-    TILES,
-    WINDOW_WIDTH,
-)
+from lunette.kernels.cpu.schedule.records import PLAN
 from lunette.kernels.cpu.simd.half import DType, dtype_of, same
 from lunette.kernels.cpu.simd.vec import vec
 from lunette.kernels.cpu.tuning import SLACK
 
 __all__ = ["kernel"]
+
+plan_of = PLAN.at
 
 
 @cache
@@ -85,30 +61,32 @@ def kernel(dtype: str, verb: str) -> Any:
             q[row + c] = mark(p if p >= 0 else p % dilation)
 
     @compiled
-    def along_axis(x, s, q, g, base, low, high, lines, from_j, to_j, from_p, to_p):
+    def along_axis(x, s, q, plan, base, rows, columns):
         """The winners of outputs from_j … to_j of each row, at positions low … high of the first axis."""
         noinline()
-        rank, row, place = g[RANK], g[ROW], 0
-        e = AXES + (rank - 1) * AXIS_WIDTH
-        n, far, table = g[e + EXTENT], g[e + STEP_X], g[e + TABLE]
-        stride, dilation, size = g[e + STRIDE], g[e + DILATION], g[e + KERNEL]
-        outputs, work_row = to_j - from_j, row + g[ROW_SIZE] + SLACK
+        low, high, lines = rows
+        from_j, to_j, from_p, to_p = columns
+        rank, row, place = plan.rank, plan.row, 0
+        w_axis = plan.axes[rank - 1]
+        n, far, table = w_axis.in_len, w_axis.x_stride, w_axis.windows
+        stride, dilation, size = w_axis.stride, w_axis.dilation, w_axis.taps
+        outputs, work_row = to_j - from_j, row + plan.row_size + SLACK
         start, reach = from_p, to_p - from_p
         if size > 0:
-            start = g[e + ORIGIN] + stride * from_j
+            start = w_axis.origin + stride * from_j
             reach = stride * (outputs - 1) + dilation * (size - 1) + 1
             from_p, to_p = max(from_p, start), min(to_p, start + reach)
             clear(s, q, row, start, reach, dilation)
         for number in range((high - low) * lines):
             position, line = low + number // lines, number % lines
-            at = base + input_line(g, line, 0)
+            at = base + input_line(plan, line, 0)
             if rank > 1:
-                at += position * g[AXES + STEP_X]
+                at += position * plan.axes[0].x_stride
             to = row + from_p - start
             load_row(x, at + from_p * far, far, s, to, to_p - from_p, fill)
             before = (position * lines + line) * n
             if size == 0:
-                along_table(s, q, row - start, g, table, place, from_j, to_j, before)
+                along_table(s, q, row - start, table, place, from_j, to_j, before)
             else:
                 runs, done = row, 1
                 while 2 * done <= size:
@@ -120,38 +98,42 @@ def kernel(dtype: str, verb: str) -> Any:
             place += outputs
 
     @compiled
-    def across_axis(s, q, g, axis, at, low, n, first, last, to, span):
+    def across_axis(s, q, plan, axis, at, held, outputs, target):
         """Outputs first … last of an axis, from rows of `span` cells at positions low … low + n."""
         noinline()
-        e = AXES + axis * AXIS_WIDTH
-        table, size, step = g[e + TABLE], g[e + KERNEL], g[e + DILATION] * span
+        low, n = held
+        first, last = outputs
+        to, span = target
+        entry = plan.axes[axis]
+        table, size, step = entry.windows, entry.taps, entry.dilation * span
         done, joins = 1, 1
         while 2 * done <= size:
-            done, joins = 2 * done, joins + g[e + STRIDE]
+            done, joins = 2 * done, joins + entry.stride
         if joins >= size - 1:  # for each output, by doubling and one by one; or windows lie anyhow
             for i in range(first, last):
-                w, place = table + WINDOW_WIDTH * i, to + (i - first) * span
-                row = at + (g[w + START] - low) * span
-                across(s, q, row, g[w + STEP] * span, g[w + MEMBERS], place, span)
+                w, place = table[i], to + (i - first) * span
+                row = at + (w.start - low) * span
+                across(s, q, row, w.step * span, w.in_bounds, place, span)
             return
         done = 1
         while done <= size:
             for i in range(first, last):
-                w = table + WINDOW_WIDTH * i
-                count, row = g[w + MEMBERS], at + (g[w + START] - low) * span
+                w = table[i]
+                count, row = w.in_bounds, at + (w.start - low) * span
                 if done <= count < 2 * done:
-                    rest = (count - done) * g[w + STEP] * span
+                    rest = (count - done) * w.step * span
                     across(s, q, row, rest, 2, to + (i - first) * span, span)
             double(s, q, at, at, n * span - done * step, done * step)
             done *= 2
 
     @compiled
-    def scatter(y, at, far, q, k, count, sums, below, above):
+    def scatter(y, at, far, q, k, count, sums, slab):
         """Add the gradients of a row of outputs to the sums of their winners, in order.
 
         Neighbours often have the same winner: its sum is put back when another one comes.
         """
         noinline()
+        below, above = slab
         winner, total = -1, zero
         for j in range(count):
             flat = q[k + j]
@@ -166,83 +148,87 @@ def kernel(dtype: str, verb: str) -> Any:
             sums[winner - below] = total
 
     @intrinsics.kernel
-    def win(x_at, y_at, z_at, scratch_at, g_at, cells, first, last):
-        g, s = pointer(g_at, types.int64), pointer(scratch_at, work)
+    def win(x_at, y_at, z_at, scratch_at, plan_at, cells, first, last):
+        plan, s = plan_of(plan_at), pointer(scratch_at, work)
         q = pointer(scratch_at + 8 * cells, mark)
         x, y = pointer(x_at, memory), pointer(y_at, memory)
         indices, dx = pointer(z_at, types.int64), pointer(z_at, memory)
         sums = pointer(scratch_at + 16 * cells, work)
-        rank = g[RANK]
-        e = AXES + (rank - 1) * AXIS_WIDTH
-        n, m, inner = g[e + EXTENT], g[e + COUNT], g[AXES + FLAT]
-        per_item = g[SLABS] if scatters else g[TILES]
-        dense = g[e + STEP_Z] == 1
+        rank = plan.rank
+        w_axis = plan.axes[rank - 1]
+        n, m, inner = w_axis.in_len, w_axis.out_len, plan.axes[0].flat_stride
+        per_item = plan.slab_count if scatters else plan.tiles
+        dense = w_axis.z_stride == 1
         for axis in range(rank - 1):
-            f = AXES + axis * AXIS_WIDTH
-            dense &= g[f + STEP_Z] == g[f + FLAT]
+            entry = plan.axes[axis]
+            dense &= entry.z_stride == entry.flat_stride
         for unit in range(first, last):
             item, part = unit // per_item, unit % per_item
-            base, out = batch_offset(g, item, 0), batch_offset(g, item, 1)
-            third = batch_offset(g, item, 2)
-            begin, end = part * g[TILE], min(g[AXES + COUNT], (part + 1) * g[TILE])
+            base, out = batch_offset(plan, item, 0), batch_offset(plan, item, 1)
+            third = batch_offset(plan, item, 2)
+            begin, end = part * plan.tile, min(plan.axes[0].out_len, (part + 1) * plan.tile)
             below, above = 0, 0
             if scatters:
-                slab = g[SLABS_AT] + 4 * part
-                begin, end = g[slab + 2], g[slab + 3]
-                below, above = g[slab] * inner, g[slab + 1] * inner
+                slab = plan.slabs[part]
+                begin, end = slab.first, slab.last
+                below, above = slab.low * inner, slab.high * inner
                 for c in range(above - below):
                     sums[c] = zero
             # A slab's readers are taken a tile at a time, in order.
-            for tile in range(begin, end, g[TILE]):
-                until = min(end, tile + g[TILE])
+            for tile in range(begin, end, plan.tile):
+                until = min(end, tile + plan.tile)
                 low, high, lines, from_j, to_j, from_p, to_p = 0, 1, 1, 0, m, 0, n
                 if rank == 1:
                     from_j, to_j = tile, until
-                    from_p, to_p = receptive_range(g, 0, tile, until)
+                    from_p, to_p = receptive_range(plan, 0, tile, until)
                 else:
-                    low, high = receptive_range(g, 0, tile, until)
+                    low, high = receptive_range(plan, 0, tile, until)
                     for axis in range(1, rank - 1):
-                        lines *= g[AXES + axis * AXIS_WIDTH + EXTENT]
-                along_axis(x, s, q, g, base, low, high, lines, from_j, to_j, from_p, to_p)
+                        lines *= plan.axes[axis].in_len
+                along_axis(x, s, q, plan, base, (low, high, lines), (from_j, to_j, from_p, to_p))
                 outputs = to_j - from_j
-                span, here, there = outputs, 0, g[SECOND]
+                span, here, there = outputs, 0, plan.second_area
                 for axis in range(rank - 2, 0, -1):
-                    f = AXES + axis * AXIS_WIDTH
-                    lines //= g[f + EXTENT]
+                    entry = plan.axes[axis]
+                    lines //= entry.in_len
                     for line in range((high - low) * lines):
-                        at = here + line * g[f + EXTENT] * span
-                        to = there + line * g[f + COUNT] * span
-                        across_axis(s, q, g, axis, at, 0, g[f + EXTENT], 0, g[f + COUNT], to, span)
-                    span *= g[f + COUNT]
+                        at = here + line * entry.in_len * span
+                        to = there + line * entry.out_len * span
+                        across_axis(
+                            s, q, plan, axis, at, (0, entry.in_len), (0, entry.out_len), (to, span)
+                        )
+                    span *= entry.out_len
                     here, there = there, here
                 first_row, last_row = 0, 1
                 if rank > 1:
                     first_row, last_row = tile, until
-                    across_axis(s, q, g, 0, here, low, high - low, tile, until, there, span)
+                    across_axis(
+                        s, q, plan, 0, here, (low, high - low), (tile, until), (there, span)
+                    )
                     here = there
                 for i in range(first_row, last_row):
                     # `outputs` at a time: output rows of the last axis, which may have any stride.
                     for c in range(0, span, outputs):
                         result = here + (i - first_row) * span + c
-                        rest, place = c // outputs, from_j * g[e + STEP_Y]
+                        rest, place = c // outputs, from_j * w_axis.y_stride
                         for axis in range(rank - 2, 0, -1):
-                            f = AXES + axis * AXIS_WIDTH
-                            place += (rest % g[f + COUNT]) * g[f + STEP_Y]
-                            rest //= g[f + COUNT]
+                            entry = plan.axes[axis]
+                            place += (rest % entry.out_len) * entry.y_stride
+                            rest //= entry.out_len
                         if rank > 1:
-                            place += i * g[AXES + STEP_Y]
+                            place += i * plan.axes[0].y_stride
                         if writes_indices:
                             store_row(s, result, y, out + place, outputs)
                             emit_marks(q, result, indices, out + place, outputs)
                         if gathers:
                             for j in range(outputs):
                                 flat = q[result + j]
-                                offset = flat if dense else place_of(g, flat, 2)
+                                offset = flat if dense else place_of(plan, flat, 2)
                                 tangent = load_one(dx[third + offset])
-                                y[out + place + j * g[e + STEP_Y]] = store_one(tangent + zero)
+                                y[out + place + j * w_axis.y_stride] = store_one(tangent + zero)
                         if scatters:
-                            at, far = out + place, g[e + STEP_Y]
-                            scatter(y, at, far, q, result, outputs, sums, below, above)
+                            at, far = out + place, w_axis.y_stride
+                            scatter(y, at, far, q, result, outputs, sums, (below, above))
             if scatters:
                 store_row(sums, 0, dx, third + below, above - below)
 

@@ -23,30 +23,14 @@ from lunette.kernels.cpu.micro.fold import folding
 from lunette.kernels.cpu.micro.guards import guards
 from lunette.kernels.cpu.micro.index import batch_offset, list_offsets, rows_of_planes
 from lunette.kernels.cpu.micro.row_windows import alike
-from lunette.kernels.cpu.schedule.slots import (
-    AXES,
-    AXIS_WIDTH,
-    COUNT,
-    EXTENT,
-    FOLDED_TILE,
-    FOLDED_TILES,
-    ITEMS,
-    LIST,
-    LISTS,
-    MEMBERS,
-    RANK,
-    ROW_BYTES,
-    START,
-    STEP,
-    STEP_X,
-    TABLE,
-    WINDOW_WIDTH,
-)
+from lunette.kernels.cpu.schedule.records import PLAN
 from lunette.kernels.cpu.simd.half import INFINITY
 from lunette.kernels.cpu.simd.prefetch import prefetch
 from lunette.kernels.cpu.simd.vec import vec
 
 __all__ = ["kernel"]
+
+plan_of = PLAN.at
 
 
 @cache
@@ -119,24 +103,25 @@ def kernel(dtype: str) -> Any:
         return failed(both(trusted, others)), failed(nonzero), prefetched
 
     @compiled
-    def pool_plane(x, y, g, base, planes, plane, count, to, rows, from_first, asks):
+    def pool_plane(arrays, plan, source, to, rows, from_first, asks):
         """All rows of maxima of a window's plane number `plane` of `count`.
 
         Gives whether a lane must not be trusted, and whether a −0 is where the last plane leaves a zero.
         """
         alwaysinline()
+        x, y = arrays
+        base, planes, plane, count = source
         x_at, read_to, share = asks
-        e = AXES + (g[RANK] - 1) * AXIS_WIDTH
-        f = e - AXIS_WIDTH
-        n, m, lines, far = g[e + EXTENT], g[e + COUNT], g[f + COUNT], g[f + STEP_X]
+        w_axis, h_axis = plan.axes[plan.rank - 1], plan.axes[plan.rank - 2]
+        n, m, lines, far = w_axis.in_len, w_axis.out_len, h_axis.out_len, h_axis.x_stride
         at, line, prefetched = base + planes[plane], 0, read_to
         seen = mixed = False
         while line < lines:
-            w = g[f + TABLE] + WINDOW_WIDTH * line
-            start, length = at + g[w + START] * far, g[w + MEMBERS]
+            w = h_axis.windows[line]
+            start, length = at + w.start * far, w.in_bounds
             # A single row is its own second.
-            second = g[w + STEP] * far if length > 1 else 0
-            taken, down = from_first if line == 0 else alike(g, line, lines - line, False)
+            second = w.step * far if length > 1 else 0
+            taken, down = from_first if line == 0 else alike(plan, line, lines - line, False)
             read = (x, start, second, down * far, n)
             written = (y, to, m, taken, plane > 0)
             nonfinite, zero, prefetched = pool(read, written, (x_at, prefetched, read_to, share))
@@ -150,36 +135,35 @@ def kernel(dtype: str) -> Any:
         return seen, mixed
 
     @intrinsics.kernel
-    def pool_planes(x_at, y_at, z_at, scratch_at, g_at, flags_at, first, last):
-        g, x, y = pointer(g_at, types.int64), pointer(x_at, memory), pointer(y_at, kept)
+    def pool_planes(x_at, y_at, z_at, scratch_at, plan_at, flags_at, first, last):
+        plan, x, y = plan_of(plan_at), pointer(x_at, memory), pointer(y_at, kept)
         flags = pointer(flags_at, types.uint8)
-        planes = pointer(scratch_at + g[LISTS], types.int64)
-        rows = pointer(scratch_at + g[LISTS] + 24 * g[LIST], types.int64)
-        rank = g[RANK]
-        e = AXES + (rank - 1) * AXIS_WIDTH
-        f = e - AXIS_WIDTH
-        n, lines, between = g[e + EXTENT], g[f + COUNT], 1
+        planes = pointer(scratch_at + plan.lists, types.int64)
+        rows = pointer(scratch_at + plan.lists + 24 * plan.list_size, types.int64)
+        rank = plan.rank
+        w_axis, h_axis = plan.axes[rank - 1], plan.axes[rank - 2]
+        n, lines, between = w_axis.in_len, h_axis.out_len, 1
         for axis in range(1, rank - 2):
-            between *= g[AXES + axis * AXIS_WIDTH + COUNT]
-        results = lines * g[e + COUNT]
-        row_bytes = g[f + EXTENT] * n // lines * size_of if g[ROW_BYTES] > 0 else 0
-        from_first = alike(g, 0, lines, False)
+            between *= plan.axes[axis].out_len
+        results = lines * w_axis.out_len
+        row_bytes = h_axis.in_len * n // lines * size_of if plan.row_bytes > 0 else 0
+        from_first = alike(plan, 0, lines, False)
         for unit in range(first, last):
-            item, tile = unit // g[FOLDED_TILES], unit % g[FOLDED_TILES]
-            base, target = batch_offset(g, item, 0), batch_offset(g, item, 1)
+            item, tile = unit // plan.folded_tiles, unit % plan.folded_tiles
+            base, target = batch_offset(plan, item, 0), batch_offset(plan, item, 1)
             seen = mixed = False
-            begin = tile * g[FOLDED_TILE]
-            end = min(g[AXES + COUNT], begin + g[FOLDED_TILE])
+            begin = tile * plan.folded_tile
+            end = min(plan.axes[0].out_len, begin + plan.folded_tile)
             # In the order of memory: a position of the first axis, then the windows on the axes after it.
             i, member, output = begin, 0, begin * between
             while i < end:
-                members = g[g[AXES + TABLE] + WINDOW_WIDTH * i + MEMBERS]
-                count, _ = list_offsets(g, rank - 2, output, planes, g[LIST])
+                members = plan.axes[0].windows[i].in_bounds
+                count, _ = list_offsets(plan, rank - 2, output, planes, plan.list_size)
                 share, to = count // members, target + output * results
                 for plane in range(member * share, (member + 1) * share):
                     asks = (x_at, (base + planes[plane]) * size_of, row_bytes)
                     nonfinite, found = pool_plane(
-                        x, y, g, base, planes, plane, count, to, rows, from_first, asks
+                        (x, y), plan, (base, planes, plane, count), to, rows, from_first, asks
                     )
                     seen |= nonfinite
                     mixed |= found
@@ -192,6 +176,6 @@ def kernel(dtype: str) -> Any:
             if seen:
                 flags[item] = 1
             if mixed:  # of halves no quick kernel knows what to do with a −0
-                flags[item if halves else g[ITEMS] + item] = 1
+                flags[item if halves else plan.items + item] = 1
 
     return pool_planes

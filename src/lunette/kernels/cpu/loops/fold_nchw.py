@@ -25,36 +25,8 @@ from lunette.kernels.cpu.micro.fold import folding
 from lunette.kernels.cpu.micro.guards import guards
 from lunette.kernels.cpu.micro.index import batch_offset, list_offsets, rows_of_planes
 from lunette.kernels.cpu.micro.row_windows import alike, rows_alike
-from lunette.kernels.cpu.schedule.slots import (
-    AXES,
-    AXIS_WIDTH,
-    COUNT,
-    DILATION,
-    DIRECT,
-    DIVISORS,
-    EXTENT,
-    FOLDED_LEFT,
-    FOLDED_ROW,
-    FOLDED_TILE,
-    FOLDED_TILES,
-    ITEMS,
-    KERNEL,
-    LINE_BUFFER,
-    LIST,
-    LISTS,
-    MEMBERS,
-    ORIGIN,
-    RANK,
-    ROW_BYTES,
-    STAGE,
-    START,
-    STEP,
-    STEP_X,
-    STREAM,
-    STRIDE,
-    TABLE,
-    WINDOW_WIDTH,
-)
+from lunette.kernels.cpu.schedule.records import PLAN
+from lunette.kernels.cpu.schedule.slots import DIRECT, LINE_BUFFER
 from lunette.kernels.cpu.simd.half import INFINITY
 from lunette.kernels.cpu.simd.prefetch import prefetch_surely
 from lunette.kernels.cpu.simd.streaming import line_buffer, stream_fence
@@ -62,6 +34,8 @@ from lunette.kernels.cpu.simd.vec import vec
 from lunette.kernels.cpu.tuning import LINE, MAX_TILE_ROWS
 
 __all__ = ["kernel"]
+
+plan_of = PLAN.at
 
 MOST_PLANES = 32
 """Planes of a window whose rows are asked for ahead, at most."""
@@ -130,12 +104,15 @@ def kernel(dtype: str, operation: str, way: str, folds: str) -> Any:
         return best
 
     @compiled
-    def along(s, at, divisors, factor, y, to, m, streaming, stride, dilation, kernel):
+    def along(s, at, factors, target, window):
         """y[to + j] = the fold of s[at + stride·j + dilation·t], t < kernel, for j < m.
 
         Gives whether a result is zero.
         """
         alwaysinline()
+        divisors, factor = factors
+        y, to, m, streaming = target
+        stride, dilation, kernel = window
         lead, trusted = broadcast(factor), all_true()
         for j in range(0, m, width):
             value = windows(s, at + stride * j, stride, dilation, kernel)
@@ -146,38 +123,49 @@ def kernel(dtype: str, operation: str, way: str, folds: str) -> Any:
     pool = rows_alike(outer, operation, way, safe, end, folds)
 
     @intrinsics.kernel
-    def fold_rows(x_at, y_at, z_at, scratch_at, g_at, flags_at, first, last):
-        g, s = pointer(g_at, types.int64), pointer(scratch_at, work)
+    def fold_rows(x_at, y_at, z_at, scratch_at, plan_at, flags_at, first, last):
+        plan, s = plan_of(plan_at), pointer(scratch_at, work)
         x, y = pointer(x_at, memory), pointer(y_at, kept)
         flags = pointer(flags_at, types.uint8)
-        planes = pointer(scratch_at + g[LISTS], types.int64)
-        rows = pointer(scratch_at + g[LISTS] + 24 * g[LIST], types.int64)
-        rank, divisors = g[RANK], pointer(g[DIVISORS], work)
-        e = AXES + (rank - 1) * AXIS_WIDTH
-        f = e - AXIS_WIDTH
-        n, m, stride, origin = g[e + EXTENT], g[e + COUNT], g[e + STRIDE], g[e + ORIGIN]
-        dilation, kernel = g[e + DILATION], g[e + KERNEL]
-        for c in range(g[FOLDED_ROW]):
+        planes = pointer(scratch_at + plan.lists, types.int64)
+        rows = pointer(scratch_at + plan.lists + 24 * plan.list_size, types.int64)
+        rank, divisors = plan.rank, pointer(plan.divisors, work)
+        w_axis, h_axis = plan.axes[rank - 1], plan.axes[rank - 2]
+        n, m, stride, origin = w_axis.in_len, w_axis.out_len, w_axis.stride, w_axis.origin
+        dilation, kernel = w_axis.dilation, w_axis.taps
+        for c in range(plan.folded_row):
             s[c] = fill
         # Windows further on along the axis before the last two read planes so far away.
-        ahead, beyond, more = pointer(scratch_at + g[LISTS] + 8 * g[LIST], types.int64), 0, 0
-        planes_follow = (rank > 2) & (0 < g[f + STEP_X] <= 2 * n)
+        ahead, beyond, more = (
+            pointer(scratch_at + plan.lists + 8 * plan.list_size, types.int64),
+            0,
+            0,
+        )
+        planes_follow = (rank > 2) & (0 < h_axis.x_stride <= 2 * n)
         if planes_follow:
-            beyond = g[f - AXIS_WIDTH + STRIDE] * g[f - AXIS_WIDTH + STEP_X]
-        row, lines, across = g[FOLDED_LEFT], g[f + COUNT], 1
+            beyond = plan.axes[rank - 3].stride * plan.axes[rank - 3].x_stride
+        row, lines, across = plan.folded_left, h_axis.out_len, 1
         for axis in range(1, rank - 1):
-            across *= g[AXES + axis * AXIS_WIDTH + COUNT]
-        row_bytes, streaming = g[ROW_BYTES] * size_of, (g[STREAM] == DIRECT) & (y_at % LINE == 0)
-        by_lines, stage_at = g[STREAM] == LINE_BUFFER, scratch_at + g[STAGE]
+            across *= plan.axes[axis].out_len
+        row_bytes, streaming = (
+            plan.row_bytes * size_of,
+            (plan.stream == DIRECT) & (y_at % LINE == 0),
+        )
+        by_lines, stage_at = plan.stream == LINE_BUFFER, scratch_at + plan.stage
         stage = pointer(stage_at, kept)
         for unit in range(first, last):
-            item, tile = unit // g[FOLDED_TILES], unit % g[FOLDED_TILES]
-            base, target, seen, count = batch_offset(g, item, 0), batch_offset(g, item, 1), False, 0
+            item, tile = unit // plan.folded_tiles, unit % plan.folded_tiles
+            base, target, seen, count = (
+                batch_offset(plan, item, 0),
+                batch_offset(plan, item, 1),
+                False,
+                0,
+            )
             mixed, known = False, -1
             # Rows of results by number, in the order of memory.
             begin, end = (
-                tile * g[FOLDED_TILE] * across,
-                min(g[AXES + COUNT], (tile + 1) * g[FOLDED_TILE]) * across,
+                tile * plan.folded_tile * across,
+                min(plan.axes[0].out_len, (tile + 1) * plan.folded_tile) * across,
             )
             prefetched = read_to = base * size_of + begin * row_bytes
             output, line = begin // lines, begin % lines
@@ -187,31 +175,31 @@ def kernel(dtype: str, operation: str, way: str, folds: str) -> Any:
             number = begin
             while number < end:
                 if (number == begin) | (line == 0):
-                    count, _ = list_offsets(g, rank - 2, output, planes, g[LIST])
+                    count, _ = list_offsets(plan, rank - 2, output, planes, plan.list_size)
                     known, more = -1, 0
                     if planes_follow:
                         more = planes_ahead(planes, count, beyond, ahead, size_of)
-                w = g[f + TABLE] + WINDOW_WIDTH * line
+                w = h_axis.windows[line]
                 start, step, length = (
-                    base + g[w + START] * g[f + STEP_X],
-                    g[w + STEP] * g[f + STEP_X],
-                    g[w + MEMBERS],
+                    base + w.start * h_axis.x_stride,
+                    w.step * h_axis.x_stride,
+                    w.in_bounds,
                 )
                 if length != known:
                     rows_of_planes(planes, count, step, length, rows, across_planes)
                     known = length
                 factor, total, taken, down = work(1), count * length, 1, 0
                 if summing:
-                    factor = work(cells_of_row(g, number))
+                    factor = work(cells_of_row(plan, number))
                 to, nonfinite, zero_found = target + number * m, False, False
                 result = y
                 if by_lines:
                     result, to = stage, filled // kept_size
                 if together & (total > (0 if lone else 1)):
                     taken, down = alike(
-                        g, line, min(MAX_TILE_ROWS, lines - line, end - number), summing
+                        plan, line, min(MAX_TILE_ROWS, lines - line, end - number), summing
                     )
-                    down *= g[f + STEP_X]
+                    down *= h_axis.x_stride
                     read = (x, start, rows, total, count, down, taken, n, origin)
                     written = (divisors, factor, result, to, m, streaming)
                     flowing = (by_lines, stage_at, line_at, filled, skip)
@@ -229,15 +217,9 @@ def kernel(dtype: str, operation: str, way: str, folds: str) -> Any:
                     zero_found = along(
                         s,
                         row + origin,
-                        divisors,
-                        factor,
-                        result,
-                        to,
-                        m,
-                        streaming,
-                        stride,
-                        dilation,
-                        kernel,
+                        (divisors, factor),
+                        (result, to, m, streaming),
+                        (stride, dilation, kernel),
                     )
                     if by_lines:
                         filled += kept_size * m
@@ -256,7 +238,7 @@ def kernel(dtype: str, operation: str, way: str, folds: str) -> Any:
             if seen:
                 flags[item] = 1
             if mixed:  # of halves no quick kernel knows what to do with a −0
-                flags[item if halves else g[ITEMS] + item] = 1
+                flags[item if halves else plan.items + item] = 1
         stream_fence()
 
     return fold_rows

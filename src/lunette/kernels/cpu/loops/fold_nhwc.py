@@ -22,34 +22,8 @@ from lunette.kernels.cpu.micro.fold import folding
 from lunette.kernels.cpu.micro.guards import guards
 from lunette.kernels.cpu.micro.index import batch_offset, list_offsets, receptive_range
 from lunette.kernels.cpu.micro.sliding_nhwc import sliding
-from lunette.kernels.cpu.schedule.slots import (
-    AXES,
-    AXIS_WIDTH,
-    BESIDE,
-    CHANNELS,
-    COUNT,
-    DILATION,
-    DIRECT,
-    DIVISORS,
-    EXTENT,
-    FOLDED_TILE,
-    FOLDED_TILES,
-    ITEMS,
-    KERNEL,
-    LIST,
-    LISTS,
-    MEMBERS,
-    ORIGIN,
-    OUT_OF_CACHE,
-    RANK,
-    ROW_BYTES,
-    START,
-    STEP,
-    STREAM,
-    STRIDE,
-    TABLE,
-    WINDOW_WIDTH,
-)
+from lunette.kernels.cpu.schedule.records import PLAN
+from lunette.kernels.cpu.schedule.slots import DIRECT
 from lunette.kernels.cpu.simd.half import INFINITY
 from lunette.kernels.cpu.simd.prefetch import (
     EVERY_ACCESS,
@@ -62,6 +36,8 @@ from lunette.kernels.cpu.simd.vec import vec
 from lunette.kernels.cpu.tuning import LINE
 
 __all__ = ["kernel"]
+
+plan_of = PLAN.at
 
 AT_ONCE = 128
 """Cells that are folded from one asking for memory to the next."""
@@ -106,19 +82,22 @@ def kernel(dtype: str, operation: str) -> Any:
         return best
 
     @compiled
-    def along(s, low, wide, g, table, first, last, divisors, factor, y, to, streaming):
+    def along(s, low, wide, table, outputs, factors, target):
         """y[to + j·wide + c] = the fold of window j, first ≤ j < last, of lane c of positions `low` … in s.
 
         Gives whether a result is zero.
         """
         noinline()
+        first, last = outputs
+        divisors, factor = factors
+        y, to, streaming = target
         lead, trusted = broadcast(factor), all_true()
         for j in range(first, last):
-            w = table + WINDOW_WIDTH * j
+            w = table[j]
             p, far, count, at = (
-                (g[w + START] - low) * wide,
-                g[w + STEP] * wide,
-                g[w + MEMBERS],
+                (w.start - low) * wide,
+                w.step * wide,
+                w.in_bounds,
                 j * wide,
             )
             for vector in range(0, wide, width):
@@ -168,7 +147,7 @@ def kernel(dtype: str, operation: str) -> Any:
         return best, trusted
 
     @compiled
-    def at_once(read_from, written, asks, g, table, first, last):
+    def at_once(read_from, written, asks, table, first, last):
         """`along` of windows whose rows are not folded before: each cell is read where it lies.
 
         Asks are the address of x, bytes asked for and reached, and the share of a window; and how many positions of each
@@ -181,8 +160,8 @@ def kernel(dtype: str, operation: str) -> Any:
         lead, nonzero, trusted = broadcast(factor), all_true(), all_true()
         one, two, three = rows[0], rows[1] if count > 1 else 0, rows[2] if count > 2 else 0
         for j in range(first, last):
-            w, at = table + WINDOW_WIDTH * j, j * wide
-            p, far, taps = base + g[w + START] * wide, g[w + STEP] * wide, g[w + MEMBERS]
+            w, at = table[j], j * wide
+            p, far, taps = base + w.start * wide, w.step * wide, w.in_bounds
             if (share > 0) & (asked_for == 0):
                 read_to += share
                 prefetched = prefetch(x_at, prefetched, read_to)
@@ -203,50 +182,53 @@ def kernel(dtype: str, operation: str) -> Any:
         return failed(trusted), failed(nonzero), prefetched
 
     @intrinsics.kernel
-    def fold_nhwc(x_at, y_at, z_at, scratch_at, g_at, flags_at, first, last):
-        g, s = pointer(g_at, types.int64), pointer(scratch_at, work)
+    def fold_nhwc(x_at, y_at, z_at, scratch_at, plan_at, flags_at, first, last):
+        plan, s = plan_of(plan_at), pointer(scratch_at, work)
         x, y = pointer(x_at, memory), pointer(y_at, kept)
         flags = pointer(flags_at, types.uint8)
-        rows = pointer(scratch_at + g[LISTS], types.int64)
-        rank, divisors, wide = g[RANK], pointer(g[DIVISORS], work), g[CHANNELS]
-        e = AXES + (rank - 1) * AXIS_WIDTH
-        m, table, together = g[e + COUNT], g[e + TABLE], g[BESIDE]
-        kernel, stride, whole, asked_for = g[e + KERNEL], g[e + STRIDE], wide >= width, 0
-        each = EVERY_ACCESS & (g[OUT_OF_CACHE] != 0)
+        rows = pointer(scratch_at + plan.lists, types.int64)
+        rank, divisors, wide = plan.rank, pointer(plan.divisors, work), plan.channels
+        w_axis = plan.axes[rank - 1]
+        m, table, together = w_axis.out_len, w_axis.windows, plan.beside
+        kernel, stride, whole, asked_for = w_axis.taps, w_axis.stride, wide >= width, 0
+        each = EVERY_ACCESS & (plan.out_of_cache != 0)
         if (
             (not PAGE_INTERLEAVED)
-            & (g[OUT_OF_CACHE] != 0)
+            & (plan.out_of_cache != 0)
             & (EVERY_ACCESS | (wide * size_of >= FAR_APART))
         ):
             asked_for = min(kernel, stride)
-        n, origin = g[e + EXTENT], g[e + ORIGIN]
-        slides = whole & (kernel == 3) & (stride == 1) & (g[e + DILATION] == 1)
+        n, origin = w_axis.in_len, w_axis.origin
+        slides = whole & (kernel == 3) & (stride == 1) & (w_axis.dilation == 1)
         across = 1
         for axis in range(1, rank - 1):
-            across *= g[AXES + axis * AXIS_WIDTH + COUNT]
-        row_bytes, streaming = g[ROW_BYTES] * size_of, (g[STREAM] == DIRECT) & (y_at % LINE == 0)
+            across *= plan.axes[axis].out_len
+        row_bytes, streaming = (
+            plan.row_bytes * size_of,
+            (plan.stream == DIRECT) & (y_at % LINE == 0),
+        )
         for unit in range(first, last):
-            item, tile = unit // g[FOLDED_TILES], unit % g[FOLDED_TILES]
+            item, tile = unit // plan.folded_tiles, unit % plan.folded_tiles
             base, target, seen, mixed = (
-                batch_offset(g, item, 0),
-                batch_offset(g, item, 1),
+                batch_offset(plan, item, 0),
+                batch_offset(plan, item, 1),
                 False,
                 False,
             )
             begin, stop = (
-                tile * g[FOLDED_TILE] * across,
-                min(g[AXES + COUNT], (tile + 1) * g[FOLDED_TILE]) * across,
+                tile * plan.folded_tile * across,
+                min(plan.axes[0].out_len, (tile + 1) * plan.folded_tile) * across,
             )
             prefetched = base * size_of + begin * row_bytes
             for row in range(begin, stop):
-                count, _ = list_offsets(g, rank - 1, row, rows, g[LIST])
+                count, _ = list_offsets(plan, rank - 1, row, rows, plan.list_size)
                 factor = work(1)
                 if summing:
-                    factor = work(cells_of_row(g, row))
+                    factor = work(cells_of_row(plan, row))
                 to, read_to = target + row * m * wide, base * size_of + row * row_bytes
                 for j in range(0, m, together):
                     after = min(m, j + together)
-                    low, high = receptive_range(g, rank - 1, j, after)
+                    low, high = receptive_range(plan, rank - 1, j, after)
                     at, cells = base + low * wide, (high - low) * wide
                     start, share = read_to + row_bytes * j // m, row_bytes * (after - j) // m
                     if slides & (count > 0):
@@ -260,7 +242,7 @@ def kernel(dtype: str, operation: str) -> Any:
                         written = (divisors, factor, y, to, streaming)
                         asks = (x_at, prefetched, start, row_bytes // m, asked_for)
                         nonfinite, zero, prefetched = at_once(
-                            read_from, written, asks, g, table, j, after
+                            read_from, written, asks, table, j, after
                         )
                         seen |= nonfinite
                     else:
@@ -277,14 +259,14 @@ def kernel(dtype: str, operation: str) -> Any:
                         for c in range(cells if count == 0 else 0):
                             s[c] = fill
                         zero = along(
-                            s, low, wide, g, table, j, after, divisors, factor, y, to, streaming
+                            s, low, wide, table, (j, after), (divisors, factor), (y, to, streaming)
                         )
                     if zero:
                         mixed |= negative(x, at, rows, count, cells)
             if seen:
                 flags[item] = 1
             if mixed:  # of halves no quick kernel knows what to do with a −0
-                flags[item if halves else g[ITEMS] + item] = 1
+                flags[item if halves else plan.items + item] = 1
         stream_fence()
 
     return fold_nhwc

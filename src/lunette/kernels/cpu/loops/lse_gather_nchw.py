@@ -28,34 +28,8 @@ from lunette.kernels.cpu.micro.polyphase import (
     tile_of,
     tile_rows,
 )
-from lunette.kernels.cpu.schedule.slots import (
-    AXES,
-    AXIS_WIDTH,
-    BETA,
-    COUNT,
-    EXTENT,
-    RANK,
-    READ_BY,
-    STEP_X,
-    STEP_Z,
-    STRIDE,
-)
-from lunette.kernels.cpu.schedule.tiling import (
-    ALL_OUTPUTS,
-    AREA,
-    BLOCK,
-    COLUMNS,
-    DEPTH,
-    LENGTH,
-    MOST,
-    OUTPUTS,
-    REACH,
-    READERS,
-    SLOT,
-    SPARE,
-    STREAM,
-    TAPS,
-)
+from lunette.kernels.cpu.schedule.records import TILING
+from lunette.kernels.cpu.schedule.tiling import SPARE
 from lunette.kernels.cpu.simd.half import dtype_of
 from lunette.kernels.cpu.simd.prefetch import prefetch_for
 from lunette.kernels.cpu.simd.streaming import store_or_stream, stream_fence
@@ -64,6 +38,8 @@ from lunette.kernels.cpu.simd.vec_math import exp_down
 from lunette.kernels.cpu.tuning import LINE, PAGE
 
 __all__ = ["kernel"]
+
+tiling_of = TILING.at
 
 
 @cache
@@ -104,52 +80,56 @@ def kernel(dtype: str, beta_positive: bool) -> Any:
             scatter_strided(s, to + stride * c + phase, stride, a, width)
 
     @compiled
-    def along(s, w, to, rows, blocks, g, stride):
+    def along(s, w, to, rows, blocks, plan, stride):
         """The sums along rows of weights at w, by the position of the input, from `to` on."""
         noinline()
-        taps, pairs = g[TAPS], g[TAPS] + stride + 1
+        taps, pairs = plan.taps_at, plan.taps_at + stride + 1
         for _ in range(rows):
             for c in range(0, blocks, width):
                 for phase in range(0, stride, 2 if stride == 2 else 1):
-                    k, a, b = w + g[REACH] + c, broadcast(zero), broadcast(zero)
-                    for tap in range(g[taps + phase], g[taps + phase + 1]):
-                        a = add(a, load(s, k - g[pairs + 2 * tap + 1]))
+                    k, a, b = w + plan.reach + c, broadcast(zero), broadcast(zero)
+                    for tap in range(plan.numbers[taps + phase], plan.numbers[taps + phase + 1]):
+                        a = add(a, load(s, k - plan.numbers[pairs + 2 * tap + 1]))
                     if stride == 2:
-                        for tap in range(g[taps + 1], g[taps + 2]):
-                            b = add(b, load(s, k - g[pairs + 2 * tap + 1]))
+                        for tap in range(plan.numbers[taps + 1], plan.numbers[taps + 2]):
+                            b = add(b, load(s, k - plan.numbers[pairs + 2 * tap + 1]))
                     put(s, to, stride, phase, c, a, b)
-            w += g[SLOT]
-            to += stride * g[LENGTH]
+            w += plan.row_stride
+            to += stride * plan.phase_stride
 
     @compiled
-    def along_two(s, w, to, rows, blocks, g, blank):
+    def along_two(s, w, to, rows, blocks, plan, blank):
         """`along` for stride 2 where no phase has more than two taps, without a loop over them."""
         noinline()
-        taps, pairs, reach = g[TAPS], g[TAPS] + 3, g[REACH]
-        first, second, last = g[taps], g[taps + 1], g[taps + 2]
+        taps, pairs, reach = plan.taps_at, plan.taps_at + 3, plan.reach
+        first, second, last = plan.numbers[taps], plan.numbers[taps + 1], plan.numbers[taps + 2]
         for _ in range(rows):
             k = w + reach
-            a0 = k - g[pairs + 2 * first + 1] if second > first else blank
-            a1 = k - g[pairs + 2 * first + 3] if second > first + 1 else blank
-            b0 = k - g[pairs + 2 * second + 1] if last > second else blank
-            b1 = k - g[pairs + 2 * second + 3] if last > second + 1 else blank
+            a0 = k - plan.numbers[pairs + 2 * first + 1] if second > first else blank
+            a1 = k - plan.numbers[pairs + 2 * first + 3] if second > first + 1 else blank
+            b0 = k - plan.numbers[pairs + 2 * second + 1] if last > second else blank
+            b1 = k - plan.numbers[pairs + 2 * second + 3] if last > second + 1 else blank
             for c in range(0, blocks, width):
                 a = add(load(s, a0 + c), load(s, a1 + c))
                 b = add(load(s, b0 + c), load(s, b1 + c))
                 put(s, to, 2, 0, c, a, b)
-            w += g[SLOT]
-            to += 2 * g[LENGTH]
+            w += plan.row_stride
+            to += 2 * plan.phase_stride
 
     @compiled
     def few_readers(
-        s, g, of_row, begin, end, low, sums, pitch_s, blank, x, at, pitch_x, gx, to, pitch_gx, left,
-        streaming, back, scales,
+        s, plan, readers, scratch, source, target, ending, scales,
     ):  # fmt: skip
         """Rows of inputs that no more than three rows of outputs read, without a loop over these.
 
         Where it goes `back`, a row is made from its end.
         """
         noinline()
+        of_row, begin, end, low = readers
+        sums, pitch_s, blank = scratch
+        x, at, pitch_x = source
+        gx, to, pitch_gx = target
+        left, streaming, back = ending
         rate, rest, limit, _, _ = scales
         rates, rests, limits, none = (
             broadcast(rate),
@@ -160,11 +140,11 @@ def kernel(dtype: str, beta_positive: bool) -> Any:
         whole = left - left % width
         start, step = (whole - width, -width) if back else (0, width)
         for p in range(begin, end):
-            r, last = g[of_row + p], g[of_row + p + 1]
-            a = sums + (g[r] - low) * pitch_s if r < last else blank
-            b = sums + (g[r + 2] - low) * pitch_s if r + 2 < last else blank
+            r, last = plan.numbers[of_row + p], plan.numbers[of_row + p + 1]
+            a = sums + (plan.numbers[r] - low) * pitch_s if r < last else blank
+            b = sums + (plan.numbers[r + 2] - low) * pitch_s if r + 2 < last else blank
             if r + 4 < last:
-                d = sums + (g[r + 4] - low) * pitch_s
+                d = sums + (plan.numbers[r + 4] - low) * pitch_s
                 for k in range(whole // width):
                     c = start + k * step
                     prefetch_for(x, at + c)
@@ -206,18 +186,20 @@ def kernel(dtype: str, beta_positive: bool) -> Any:
         return seen
 
     @compiled
-    def about_pivots(s, pivots, second, sums_at, count, raw, to, blocks, g, stride, beta):
+    def about_pivots(s, pivots, second, weights, target, plan, stride, beta):
         """What a row of cells, by phase at `raw`, receives from windows about pivots; from `to` on."""
         noinline()
-        taps, pairs = g[TAPS], g[TAPS] + stride + 1
+        sums_at, count = weights
+        raw, to, blocks = target
+        taps, pairs = plan.taps_at, plan.taps_at + stride + 1
         for c in range(0, blocks, width):
             before = broadcast(zero)
             for phase in range(stride):
-                total, value = broadcast(zero), load(s, raw + phase * g[LENGTH] + c)
+                total, value = broadcast(zero), load(s, raw + phase * plan.phase_stride + c)
                 for r in range(count):
-                    row = pivots + (sums_at[r] - second) // stride + g[REACH] + c
-                    for tap in range(g[taps + phase], g[taps + phase + 1]):
-                        k = row - g[pairs + 2 * tap + 1]
+                    row = pivots + (sums_at[r] - second) // stride + plan.reach + c
+                    for tap in range(plan.numbers[taps + phase], plan.numbers[taps + phase + 1]):
+                        k = row - plan.numbers[pairs + 2 * tap + 1]
                         share = exp_down(multiply(beta, subtract(value, load(s, k))))
                         total = add(total, multiply(load(s, second + k), share))
                 if stride != 2:
@@ -227,9 +209,12 @@ def kernel(dtype: str, beta_positive: bool) -> Any:
                 before = total
 
     @compiled
-    def a_row(s, sums_at, count, more, mixed, x, at, far, gx, to, left, scales):
+    def a_row(s, weights, more, mixed, source, target, scales):
         """A row of inputs: `left` of them from `to` on in gx; `more` is what windows about pivots send."""
         noinline()
+        sums_at, count = weights
+        x, at, far = source
+        gx, to, left = target
         rate, rest, limit, _, _ = scales
         rates, rests, limits, none = (
             broadcast(rate),
@@ -251,46 +236,55 @@ def kernel(dtype: str, beta_positive: bool) -> Any:
             store_x_part(gx, to + c, value, lanes_left)
 
     @intrinsics.kernel
-    def gather(x_at, weights_at, gx_at, scratch_at, g_at, flags_at, begin_unit, end_unit):
-        g, flags = pointer(g_at, types.int64), pointer(flags_at, types.uint8)
-        lists, s = pointer(scratch_at, types.int64), pointer(scratch_at + g[AREA], work)
+    def gather(x_at, weights_at, gx_at, scratch_at, plan_at, flags_at, begin_unit, end_unit):
+        plan, flags = tiling_of(plan_at), pointer(flags_at, types.uint8)
+        lists, s = pointer(scratch_at, types.int64), pointer(scratch_at + plan.area, work)
         x, gx, weights = pointer(x_at, memory), pointer(gx_at, memory), pointer(weights_at, work)
-        rank, most = g[RANK], g[MOST]
-        e = AXES + (rank - 1) * AXIS_WIDTH
-        f = AXES + max(0, rank - 2) * AXIS_WIDTH
+        rank, most = plan.rank, plan.max_leads
+        w_axis = plan.axes[rank - 1]
+        h_axis = plan.axes[max(0, rank - 2)]
         pitch_x, pitch_gx, of_row, inner = 0, 0, 0, 0
         if rank > 1:
             pitch_x, pitch_gx, of_row, inner = (
-                g[f + STEP_X],
-                g[f + STEP_Z],
-                g[f + READ_BY],
-                g[e + COUNT],
+                h_axis.x_stride,
+                h_axis.z_stride,
+                h_axis.readers_at,
+                w_axis.out_len,
             )
-        n, m, far, stride = g[e + EXTENT], g[e + COUNT], g[e + STEP_X], g[e + STRIDE]
-        slot, length, deep = g[SLOT], g[LENGTH], g[DEPTH] * g[SLOT]
+        n, m, far, stride = w_axis.in_len, w_axis.out_len, w_axis.x_stride, w_axis.stride
+        slot, length, deep = plan.row_stride, plan.phase_stride, plan.tile_rows * plan.row_stride
         line, second = stride * length, most * deep + SPARE
         pivots = (1 + stride) * second
         raw = pivots + 2 * second
         sums_at = pointer(scratch_at + 24 * most, types.int64)
-        number = work(real(g[BETA]))
+        number = work(real(plan.beta))
         scales_here, beta = scales(number), broadcast(number)
         blocks_in_row = (n + stride - 1) // stride
-        taps, blank = g[TAPS], raw + 2 * line
-        few_taps = (stride == 2) & (g[taps + 1] - g[taps] <= 2) & (g[taps + 2] - g[taps + 1] <= 2)
+        taps, blank = plan.taps_at, raw + 2 * line
+        few_taps = (
+            (stride == 2)
+            & (plan.numbers[taps + 1] - plan.numbers[taps] <= 2)
+            & (plan.numbers[taps + 2] - plan.numbers[taps + 1] <= 2)
+        )
         # A load waits for an earlier store to the same place of another page.
         back = 0 < (gx_at - x_at) % PAGE < PAGE // 8
-        few = (rank > 1) & (stride <= 2) & (far == 1) & (g[READERS] <= 3)
+        few = (rank > 1) & (stride <= 2) & (far == 1) & (plan.max_readers <= 3)
         for c in range(2 * length):
             s[blank + c] = zero
         for unit in range(begin_unit, end_unit):
-            item, lead, row_tile, column_tile = tile_of(g, unit)
-            begin, end, low, high = tile_rows(g, row_tile, 0)
-            from_j = column_tile * g[COLUMNS]
-            blocks = min(blocks_in_row, from_j + g[COLUMNS]) - from_j
-            leads = leading_readers(g, lead, lists, most)
-            start, rows, mixed, first = from_j - g[BLOCK] - g[REACH], high - low, 0, stride * from_j
+            item, lead, row_tile, column_tile = tile_of(plan, unit)
+            begin, end, low, high = tile_rows(plan, row_tile, 0)
+            from_j = column_tile * plan.columns
+            blocks = min(blocks_in_row, from_j + plan.columns) - from_j
+            leads = leading_readers(plan, lead, lists, most)
+            start, rows, mixed, first = (
+                from_j - plan.block - plan.reach,
+                high - low,
+                0,
+                stride * from_j,
+            )
             for layer in range(leads):
-                flat = item * g[OUTPUTS] + lists[most + layer] + low * inner
+                flat = item * plan.outputs + lists[most + layer] + low * inner
                 mixed |= lay_marked(
                     weights,
                     flat,
@@ -311,9 +305,9 @@ def kernel(dtype: str, beta_positive: bool) -> Any:
             for layer in range(leads):
                 to = layer * deep
                 if mixed:
-                    flat = item * g[OUTPUTS] + lists[most + layer] + low * inner
+                    flat = item * plan.outputs + lists[most + layer] + low * inner
                     for kind in range(2):
-                        flat += g[ALL_OUTPUTS]
+                        flat += plan.all_outputs
                         lay(
                             weights, flat, m, rows, 1, start, m, s, pivots + kind * second + to, slot,
                             0, length, 1, 1, zero,
@@ -321,19 +315,19 @@ def kernel(dtype: str, beta_positive: bool) -> Any:
                     if parted(s, pivots, second, to, to + rows * slot):
                         flags[item] = 1
                 if few_taps:
-                    along_two(s, to, second + to * 2, rows, blocks, g, blank)
+                    along_two(s, to, second + to * 2, rows, blocks, plan, blank)
                 else:
-                    along(s, to, second + to * stride, rows, blocks, g, stride)
-            base = batch_offset(g, item, 0) + leading_place(g, lead, 0, 0)
-            target = batch_offset(g, item, 2) + leading_place(g, lead, 2, 0) + first
+                    along(s, to, second + to * stride, rows, blocks, plan, stride)
+            base = batch_offset(plan, item, 0) + leading_place(plan, lead, 0, 0)
+            target = batch_offset(plan, item, 2) + leading_place(plan, lead, 2, 0) + first
             left = min(n - first, stride * blocks)
             if few & (leads == 1) & (mixed == 0):
-                streaming = (g[STREAM] > 0) & ((gx_at + size_of * target) % LINE == 0)
+                streaming = (plan.stream > 0) & ((gx_at + size_of * target) % LINE == 0)
                 streaming &= (size_of * pitch_gx % LINE == 0) & (size_of * n % LINE == 0)
                 few_readers(
-                    s, g, of_row, begin, end, low, second, slot * stride, blank, x,
-                    base + begin * pitch_x + first, pitch_x, gx, target + begin * pitch_gx, pitch_gx, left,
-                    streaming, back, scales_here,
+                    s, plan, (of_row, begin, end, low), (second, slot * stride, blank), (x,
+                    base + begin * pitch_x + first, pitch_x), (gx, target + begin * pitch_gx, pitch_gx), (left,
+                    streaming, back), scales_here,
                 )  # fmt: skip
                 continue
             for p in range(begin, end):
@@ -344,8 +338,8 @@ def kernel(dtype: str, beta_positive: bool) -> Any:
                         sums_at[count] = second + layer * deep * stride
                         count += 1
                         continue
-                    for reader in range(g[of_row + p], g[of_row + p + 1], 2):
-                        row = layer * deep + (g[reader] - low) * slot
+                    for reader in range(plan.numbers[of_row + p], plan.numbers[of_row + p + 1], 2):
+                        row = layer * deep + (plan.numbers[reader] - low) * slot
                         sums_at[count] = second + row * stride
                         count += 1
                 if mixed:
@@ -353,12 +347,19 @@ def kernel(dtype: str, beta_positive: bool) -> Any:
                         x, at, 0, 1, far, first, n, s, raw, 0, length, length, stride, stride, zero
                     )
                     about_pivots(
-                        s, pivots, second, sums_at, count, raw, raw + line, blocks, g, stride, beta
+                        s,
+                        pivots,
+                        second,
+                        (sums_at, count),
+                        (raw, raw + line, blocks),
+                        plan,
+                        stride,
+                        beta,
                     )
                 at += first * far
                 a_row(
-                    s, sums_at, count, raw + line, mixed, x, at, far, gx,
-                    target + p * pitch_gx, left, scales_here,
+                    s, (sums_at, count), raw + line, mixed, (x, at, far), (gx,
+                    target + p * pitch_gx, left), scales_here,
                 )  # fmt: skip
         stream_fence()
 

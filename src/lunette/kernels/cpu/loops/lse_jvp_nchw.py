@@ -28,38 +28,14 @@ from lunette.kernels.cpu.micro.polyphase import (
     tile_of,
     tile_rows,
 )
-from lunette.kernels.cpu.schedule.slots import (
-    AXES,
-    AXIS_WIDTH,
-    BETA,
-    COUNT,
-    EXTENT,
-    KERNEL,
-    RANK,
-    STEP_X,
-    STEP_Y,
-    STEP_Z,
-    STRIDE,
-)
-from lunette.kernels.cpu.schedule.tiling import (
-    AREA,
-    BLOCK,
-    CELLS,
-    COLUMNS,
-    COUNTED,
-    DEPTH,
-    LENGTH,
-    MOST,
-    PHASES,
-    SLOT,
-    SPARE,
-    STARTS,
-    TAPS,
-)
+from lunette.kernels.cpu.schedule.records import TILING
+from lunette.kernels.cpu.schedule.tiling import SPARE
 from lunette.kernels.cpu.simd.half import dtype_of
 from lunette.kernels.cpu.simd.vec import vec
 
 __all__ = ["kernel"]
+
+tiling_of = TILING.at
 
 
 @cache
@@ -84,17 +60,19 @@ def kernel(dtype: str, beta_positive: bool) -> Any:
     )
 
     @compiled
-    def a_row(s, second, places, count, y, q, columns, counted, cells, factor, g):
+    def a_row(s, second, places, count, target, divisors, plan):
         """A row of outputs: the rows of its windows are at `places`, tangents `second` after them."""
         noinline()
-        beta = broadcast(work(real(g[BETA])))
-        taps, size = g[TAPS], g[AXES + (g[RANK] - 1) * AXIS_WIDTH + KERNEL]
+        y, q, columns = target
+        counted, cells, factor = divisors
+        beta = broadcast(work(real(plan.beta)))
+        taps, size = plan.taps_at, plan.axes[plan.rank - 1].taps
         real_rows, counts = broadcast(work(count)), broadcast(factor)
         for c in range(0, columns, width):
             pads = subtract(multiply(counts, load(counted, c)), multiply(real_rows, load(cells, c)))
-            pivot = pivots(s, c, places, count, pads, g, taps, size)
-            own = sums(s, c, places, count, pads, pivot, beta, g, taps, size)
-            total = tangents(s, second, c, places, count, pivot, beta, g, taps, size)
+            pivot = pivots(s, c, places, count, pads, plan, taps, size)
+            own = sums(s, c, places, count, pads, pivot, beta, plan, taps, size)
+            total = tangents(s, second, c, places, count, pivot, beta, plan, taps, size)
             value = divide(total, own)
             if columns - c >= width:
                 store_y(y, q + c, value)
@@ -102,45 +80,52 @@ def kernel(dtype: str, beta_positive: bool) -> Any:
                 store_y_part(y, q + c, value, columns - c)
 
     @intrinsics.kernel
-    def smooth_tangents(x_at, y_at, dx_at, scratch_at, g_at, flags_at, begin_unit, end_unit):
-        g, flags = pointer(g_at, types.int64), pointer(flags_at, types.uint8)
-        lists, s = pointer(scratch_at, types.int64), pointer(scratch_at + g[AREA], work)
+    def smooth_tangents(x_at, y_at, dx_at, scratch_at, plan_at, flags_at, begin_unit, end_unit):
+        plan, flags = tiling_of(plan_at), pointer(flags_at, types.uint8)
+        lists, s = pointer(scratch_at, types.int64), pointer(scratch_at + plan.area, work)
         x, y, dx = pointer(x_at, memory), pointer(y_at, kept), pointer(dx_at, memory)
-        rank, most = g[RANK], g[MOST]
+        rank, most = plan.rank, plan.max_leads
         places = pointer(scratch_at + 32 * most, types.int64)
-        e = AXES + (rank - 1) * AXIS_WIDTH
-        f = AXES + max(0, rank - 2) * AXIS_WIDTH
+        w_axis = plan.axes[rank - 1]
+        h_axis = plan.axes[max(0, rank - 2)]
         pitch_x, pitch_y, pitch_dx = (
-            (g[f + STEP_X], g[f + STEP_Y], g[f + STEP_Z]) if rank > 1 else (0, 0, 0)
+            (h_axis.x_stride, h_axis.y_stride, h_axis.z_stride) if rank > 1 else (0, 0, 0)
         )
         n, m, far, far_dx, stride, phases = (
-            g[e + EXTENT],
-            g[e + COUNT],
-            g[e + STEP_X],
-            g[e + STEP_Z],
-            g[e + STRIDE],
-            g[PHASES],
+            w_axis.in_len,
+            w_axis.out_len,
+            w_axis.x_stride,
+            w_axis.z_stride,
+            w_axis.stride,
+            plan.phases,
         )
-        slot, length, ring, deep = g[SLOT], g[LENGTH], g[DEPTH] - 1, g[DEPTH] * g[SLOT]
+        slot, length, ring, deep = (
+            plan.row_stride,
+            plan.phase_stride,
+            plan.tile_rows - 1,
+            plan.tile_rows * plan.row_stride,
+        )
         second = most * deep + SPARE
-        cleared(s, g, 2, zero)
+        cleared(s, plan, 2, zero)
         for unit in range(begin_unit, end_unit):
-            item, lead, row_tile, column_tile = tile_of(g, unit)
-            begin, end, low, _ = tile_rows(g, row_tile, 1)
-            from_j = column_tile * g[COLUMNS]
-            columns = min(m, from_j + g[COLUMNS]) - from_j
-            leads, counted_leads = list_offsets(g, g[RANK] - 2, lead, lists, most)
-            start, seen, laid_to = stride * (from_j + g[BLOCK]), 0, low
-            base, third = batch_offset(g, item, 0), batch_offset(g, item, 2)
+            item, lead, row_tile, column_tile = tile_of(plan, unit)
+            begin, end, low, _ = tile_rows(plan, row_tile, 1)
+            from_j = column_tile * plan.columns
+            columns = min(m, from_j + plan.columns) - from_j
+            leads, counted_leads = list_offsets(plan, plan.rank - 2, lead, lists, most)
+            start, seen, laid_to = stride * (from_j + plan.block), 0, low
+            base, third = batch_offset(plan, item, 0), batch_offset(plan, item, 2)
             target = (
-                batch_offset(g, item, 1) + leading_place(g, lead, 1, 1) + from_j * g[e + STEP_Y]
+                batch_offset(plan, item, 1)
+                + leading_place(plan, lead, 1, 1)
+                + from_j * w_axis.y_stride
             )
-            counted = pointer(g_at + 8 * g[COUNTED] + bytes_each * from_j, work)
-            cells = pointer(g_at + 8 * g[CELLS] + bytes_each * from_j, work)
+            counted = pointer(plan_at + 8 * plan.counted_at + bytes_each * from_j, work)
+            cells = pointer(plan_at + 8 * plan.cells_at + bytes_each * from_j, work)
             for i in range(begin, end):
-                first, step, rows, counted_rows = rows_of(g, i)
+                first, step, rows, counted_rows = rows_of(plan, i)
                 last = first + (rows - 1) * step + 1
-                for row in range(max(laid_to, g[g[STARTS] + i]), last):
+                for row in range(max(laid_to, plan.numbers[plan.starts_at + i]), last):
                     for layer in range(leads):
                         to = layer * deep + (row & ring) * slot
                         seen |= lay(
@@ -152,10 +137,10 @@ def kernel(dtype: str, beta_positive: bool) -> Any:
                             second + to, 0, length, length, stride, phases, zero,
                         )  # fmt: skip
                 laid_to = max(laid_to, last)
-                count = rows_in_ring(g, i, leads, deep, slot, 0, places)
+                count = rows_in_ring(plan, i, leads, deep, slot, 0, places)
                 a_row(
-                    s, second, places, count, y, target + i * pitch_y, columns, counted, cells,
-                    work(counted_leads * counted_rows), g,
+                    s, second, places, count, (y, target + i * pitch_y, columns), (counted, cells,
+                    work(counted_leads * counted_rows)), plan,
                 )  # fmt: skip
             if seen:
                 flags[item] = 1

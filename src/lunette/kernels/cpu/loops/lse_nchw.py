@@ -30,45 +30,15 @@ from lunette.kernels.cpu.micro.polyphase import (
     tile_of,
     tile_rows,
 )
-from lunette.kernels.cpu.schedule.slots import (
-    AXES,
-    AXIS_WIDTH,
-    BETA,
-    COUNT,
-    COUNT_PADDING,
-    DILATION,
-    EXTENT,
-    KERNEL,
-    ORIGIN,
-    RANK,
-    STEP_X,
-    STEP_Y,
-    STRIDE,
-)
-from lunette.kernels.cpu.schedule.tiling import (
-    ALL_OUTPUTS,
-    AREA,
-    BLOCK,
-    CELLS,
-    COLUMNS,
-    COUNTED,
-    DEPTH,
-    LENGTH,
-    LONE,
-    MOST,
-    OUTPUTS,
-    PHASES,
-    SLOT,
-    SPARE,
-    STARTS,
-    TAPS,
-    TURN,
-)
+from lunette.kernels.cpu.schedule.records import TILING
+from lunette.kernels.cpu.schedule.tiling import SPARE, TURN
 from lunette.kernels.cpu.simd.half import dtype_of
 from lunette.kernels.cpu.simd.vec import vec
 from lunette.kernels.cpu.simd.vec_math import log_up
 
 __all__ = ["kernel"]
+
+tiling_of = TILING.at
 
 
 @cache
@@ -145,9 +115,12 @@ def kernel(dtype: str, verb: str, beta_positive: bool) -> Any:
             store(s, to + c, add(load(s, pads + c), nothing))
 
     @compiled
-    def from_powers(s, v, slot, rows, pads, y, q, pitch, far, z, k, m, columns, scales):
+    def from_powers(s, sums, rows, pads, values, weights, columns, scales):
         """Rows of outputs from sums at v; whether some windows have to be done about their pivots."""
         noinline()
+        v, slot = sums
+        y, q, pitch, far = values
+        z, k, m = weights
         _, _, _, back, rest = scales
         backs, rests, nonfinite = broadcast(back), broadcast(rest), broadcast(zero)
         for _ in range(rows):
@@ -172,20 +145,23 @@ def kernel(dtype: str, verb: str, beta_positive: bool) -> Any:
         return isnan_bits(nonfinite, nonfinite)
 
     @compiled
-    def from_pivots(s, rows, count, v, pads, y, q, far, z, k, columns, g, scales):
+    def from_pivots(s, cells, v, pads, values, weights, plan, scales):
         """A row of outputs again, where powers would not do: the sums of powers are at v."""
         noinline()
+        rows, count = cells
+        y, q, far = values
+        z, k, columns = weights
         _, _, _, back, rest = scales
-        beta = broadcast(work(real(g[BETA])))
-        taps, size = g[TAPS], g[AXES + (g[RANK] - 1) * AXIS_WIDTH + KERNEL]
+        beta = broadcast(work(real(plan.beta)))
+        taps, size = plan.taps_at, plan.axes[plan.rank - 1].taps
         for c in range(0, columns, width):
             left = columns - c
             total = load(s, v + c)
             nonfinite = subtract(total, total)
             if isnan_bits(nonfinite, nonfinite) == 0:
                 continue
-            pivot = pivots(s, c, rows, count, load(s, pads + c), g, taps, size)
-            own = sums(s, c, rows, count, load(s, pads + c), pivot, beta, g, taps, size)
+            pivot = pivots(s, c, rows, count, load(s, pads + c), plan, taps, size)
+            own = sums(s, c, rows, count, load(s, pads + c), pivot, beta, plan, taps, size)
             if forward:
                 value = log_over_beta(total, broadcast(back), broadcast(rest))
                 other = add(pivot, divide(log_up(own), beta))
@@ -193,54 +169,54 @@ def kernel(dtype: str, verb: str, beta_positive: bool) -> Any:
             else:
                 gradient = gradients(y, q + c * far, far, left)
                 note(z, k + c, if_finite(total, divide(gradient, total), broadcast(nan)), left)
-                note(z, k + g[ALL_OUTPUTS] + c, pivot, left)
-                note(z, k + 2 * g[ALL_OUTPUTS] + c, divide(gradient, own), left)
+                note(z, k + plan.all_outputs + c, pivot, left)
+                note(z, k + 2 * plan.all_outputs + c, divide(gradient, own), left)
 
     @compiled
-    def counted_rows(g, i, leads, counted_leads):
+    def counted_rows(plan, i, leads, counted_leads):
         """Rows of output `i`'s windows, and what counts of them with padding or, where that does not, without."""
         alwaysinline()
-        _, _, rows, counted = rows_of(g, i)
-        return leads * rows, counted_leads * counted if g[COUNT_PADDING] else 1.0 * leads * rows
+        _, _, rows, counted = rows_of(plan, i)
+        return leads * rows, counted_leads * counted if plan.count_padding else 1.0 * leads * rows
 
     @intrinsics.kernel
-    def smooth(x_at, y_at, z_at, scratch_at, g_at, flags_at, begin_unit, end_unit):
-        g, flags = pointer(g_at, types.int64), pointer(flags_at, types.uint8)
-        lists, s = pointer(scratch_at, types.int64), pointer(scratch_at + g[AREA], work)
+    def smooth(x_at, y_at, z_at, scratch_at, plan_at, flags_at, begin_unit, end_unit):
+        plan, flags = tiling_of(plan_at), pointer(flags_at, types.uint8)
+        lists, s = pointer(scratch_at, types.int64), pointer(scratch_at + plan.area, work)
         x, z = pointer(x_at, memory), pointer(z_at, work)
         y = pointer(y_at, kept if forward else memory)
-        rank, most = g[RANK], g[MOST]
+        rank, most = plan.rank, plan.max_leads
         places = pointer(scratch_at + 32 * most, types.int64)
-        e = AXES + (rank - 1) * AXIS_WIDTH
-        f = AXES + max(0, rank - 2) * AXIS_WIDTH
-        pitch_x, pitch_y = (g[f + STEP_X], g[f + STEP_Y]) if rank > 1 else (0, 0)
+        w_axis = plan.axes[rank - 1]
+        h_axis = plan.axes[max(0, rank - 2)]
+        pitch_x, pitch_y = (h_axis.x_stride, h_axis.y_stride) if rank > 1 else (0, 0)
         n, m, far, far_y, stride, origin = (
-            g[e + EXTENT],
-            g[e + COUNT],
-            g[e + STEP_X],
-            g[e + STEP_Y],
-            g[e + STRIDE],
-            g[e + ORIGIN],
+            w_axis.in_len,
+            w_axis.out_len,
+            w_axis.x_stride,
+            w_axis.y_stride,
+            w_axis.stride,
+            w_axis.origin,
         )
-        dilation, size = g[e + DILATION], g[e + KERNEL]
-        shift, slot, ring = origin % width, g[SLOT], g[DEPTH] - 1
-        deep = g[DEPTH] * slot
+        dilation, size = w_axis.dilation, w_axis.taps
+        shift, slot, ring = origin % width, plan.row_stride, plan.tile_rows - 1
+        deep = plan.tile_rows * slot
         # Rows of powers, and of cells where they are needed; then sums down, sums of windows, padding.
         second = most * deep + SPARE
         summed = 2 * second
         totals = summed + TURN * slot
         pads = totals + TURN * slot
-        lone = pads + slot if g[LONE] else pads
+        lone = pads + slot if plan.lone else pads
         blank = pads + 2 * slot
-        scales_here = scales(work(real(g[BETA])))
+        scales_here = scales(work(real(plan.beta)))
         how = (scales_here[0], scales_here[1], scales_here[2], infinity)
         for unit in range(begin_unit, end_unit):
-            item, lead, row_tile, column_tile = tile_of(g, unit)
-            begin, end, low, _ = tile_rows(g, row_tile, 1)
-            from_j = column_tile * g[COLUMNS]
-            columns = min(m, from_j + g[COLUMNS]) - from_j
-            leads, counted_leads = list_offsets(g, g[RANK] - 2, lead, lists, most)
-            base = batch_offset(g, item, 0)
+            item, lead, row_tile, column_tile = tile_of(plan, unit)
+            begin, end, low, _ = tile_rows(plan, row_tile, 1)
+            from_j = column_tile * plan.columns
+            columns = min(m, from_j + plan.columns) - from_j
+            leads, counted_leads = list_offsets(plan, plan.rank - 2, lead, lists, most)
+            base = batch_offset(plan, item, 0)
             # Rows begin a whole number of vectors from the first cell: what is stored is aligned.
             start = stride * from_j + origin - shift
             lo = min(slot, max(0, -start))
@@ -249,19 +225,19 @@ def kernel(dtype: str, verb: str, beta_positive: bool) -> Any:
                 s[summed + c] = zero
             for c in range(slot):
                 s[blank + c] = zero
-            q = batch_offset(g, item, 1) + leading_place(g, lead, 1, 1) + from_j * far_y
-            k = item * g[OUTPUTS] + lead * (g[f + COUNT] if rank > 1 else 1) * m + from_j
-            counted = pointer(g_at + 8 * g[COUNTED] + bytes_each * from_j, work)
-            cells = pointer(g_at + 8 * g[CELLS] + bytes_each * from_j, work)
+            q = batch_offset(plan, item, 1) + leading_place(plan, lead, 1, 1) + from_j * far_y
+            k = item * plan.outputs + lead * (h_axis.out_len if rank > 1 else 1) * m + from_j
+            counted = pointer(plan_at + 8 * plan.counted_at + bytes_each * from_j, work)
+            cells = pointer(plan_at + 8 * plan.cells_at + bytes_each * from_j, work)
             raised_to = laid_to = low
             known, known_factor = -1, 0.0
             # A few rows at a time: sums are read along the row when their stores have long been done.
             for turn in range(begin, end, TURN):
                 turn_end, seen = min(end, turn + TURN), 0
                 for i in range(turn, turn_end):
-                    first, step, rows, _ = rows_of(g, i)
+                    first, step, rows, _ = rows_of(plan, i)
                     stop, v, right = first + (rows - 1) * step + 1, summed + (i - turn) * slot, lo
-                    fresh = max(raised_to, g[g[STARTS] + i])
+                    fresh = max(raised_to, plan.numbers[plan.starts_at + i])
                     if (leads == 1) & (step == 1) & (far == 1) & (fresh >= first):
                         at, right = (
                             base + lists[0] + fresh * pitch_x + start,
@@ -290,7 +266,7 @@ def kernel(dtype: str, verb: str, beta_positive: bool) -> Any:
                                 at = base + lists[layer] + row * pitch_x + start * far
                                 to = layer * deep + (row & ring) * slot
                                 exp_row(x, at, far, right, hi, s, to, how)
-                        count = rows_in_ring(g, i, leads, deep, slot, 0, places)
+                        count = rows_in_ring(plan, i, leads, deep, slot, 0, places)
                         down(s, places, count, right, hi, v)
                     raised_to = max(raised_to, stop)
                 along(
@@ -306,9 +282,9 @@ def kernel(dtype: str, verb: str, beta_positive: bool) -> Any:
                 )
                 i = turn
                 while i < turn_end:
-                    same, (rows, factor) = i, counted_rows(g, i, leads, counted_leads)
+                    same, (rows, factor) = i, counted_rows(plan, i, leads, counted_leads)
                     while (i < turn_end) & (
-                        counted_rows(g, i, leads, counted_leads) == (rows, factor)
+                        counted_rows(plan, i, leads, counted_leads) == (rows, factor)
                     ):
                         i += 1
                     if (rows != known) | (factor != known_factor):
@@ -317,27 +293,27 @@ def kernel(dtype: str, verb: str, beta_positive: bool) -> Any:
                         if lone != pads:
                             but_for_one(counted, work(factor), s, pads, lone, columns)
                     seen |= from_powers(
-                        s, totals + (same - turn) * slot, slot, i - same, lone, y, q + same * pitch_y, pitch_y,
-                        far_y, z, k + same * m, m, columns, scales_here,
+                        s, (totals + (same - turn) * slot, slot), i - same, lone, (y, q + same * pitch_y, pitch_y,
+                        far_y), (z, k + same * m, m), columns, scales_here,
                     )  # fmt: skip
                 if not seen:
                     continue
-                for row in range(max(laid_to, g[g[STARTS] + turn]), raised_to):
+                for row in range(max(laid_to, plan.numbers[plan.starts_at + turn]), raised_to):
                     for layer in range(leads):
                         if lay(
-                            x, base + lists[layer] + row * pitch_x, 0, 1, far, stride * (from_j + g[BLOCK]),
-                            n, s, second + layer * deep + (row & ring) * slot, 0, g[LENGTH], g[LENGTH],
-                            stride, g[PHASES], fill,
+                            x, base + lists[layer] + row * pitch_x, 0, 1, far, stride * (from_j + plan.block),
+                            n, s, second + layer * deep + (row & ring) * slot, 0, plan.phase_stride, plan.phase_stride,
+                            stride, plan.phases, fill,
                         ):  # fmt: skip
                             flags[item] = 1
                 laid_to, known = raised_to, -1
                 for i in range(turn, turn_end):
-                    rows, factor = counted_rows(g, i, leads, counted_leads)
+                    rows, factor = counted_rows(plan, i, leads, counted_leads)
                     padding(counted, cells, work(factor), rows, s, pads, columns)
-                    count = rows_in_ring(g, i, leads, deep, slot, second, places)
+                    count = rows_in_ring(plan, i, leads, deep, slot, second, places)
                     from_pivots(
-                        s, places, count, totals + (i - turn) * slot, pads, y, q + i * pitch_y, far_y, z,
-                        k + i * m, columns, g, scales_here,
+                        s, (places, count), totals + (i - turn) * slot, pads, (y, q + i * pitch_y, far_y), (z,
+                        k + i * m, columns), plan, scales_here,
                     )  # fmt: skip
 
     return smooth

@@ -25,28 +25,7 @@ from lunette.kernels.cpu.micro.exp_scaled import (
     scales_of,
 )
 from lunette.kernels.cpu.micro.index import batch_offset, list_offsets, output_row, receptive_range
-from lunette.kernels.cpu.schedule.slots import (
-    AXES,
-    AXIS_WIDTH,
-    BESIDE,
-    BETA,
-    CHANNELS,
-    COUNT,
-    COUNT_PADDING,
-    COUNTS,
-    ITEMS,
-    LIST,
-    MEMBERS,
-    OUTPUT_ROWS,
-    RANK,
-    START,
-    STEP,
-    STEP_X,
-    STEP_Y,
-    STEP_Z,
-    TABLE,
-    WINDOW_WIDTH,
-)
+from lunette.kernels.cpu.schedule.records import PLAN
 from lunette.kernels.cpu.simd.half import dtype_of
 from lunette.kernels.cpu.simd.prefetch import prefetch_for
 from lunette.kernels.cpu.simd.vec import vec
@@ -54,6 +33,8 @@ from lunette.kernels.cpu.simd.vec_math import exp_beside_one, exp_down, log_up
 from lunette.kernels.cpu.tuning import LINE
 
 __all__ = ["kernel"]
+
+plan_of = PLAN.at
 
 
 @cache
@@ -82,9 +63,10 @@ def kernel(dtype: str, verb: str, beta_positive: bool) -> Any:
     forward, follows = verb == "forward", verb == "jvp"
 
     @compiled
-    def exp_row(x, at, far, positions, rows, count, s, wide, how):
+    def exp_row(x, at, far, positions, cells, s, wide, how):
         """s[p·wide + c] = the sum of powers of lane c of position p, down the rows of a window."""
         noinline()
+        rows, count = cells
         rate, rest, limit = how
         rates, rests, limits, others = (
             broadcast(rate),
@@ -118,9 +100,11 @@ def kernel(dtype: str, verb: str, beta_positive: bool) -> Any:
         return best, nonfinite
 
     @compiled
-    def sums(x, p, rows, count, members, far, pads, padded, pivot, beta):
+    def sums(x, p, cells, padding, pivot, beta):
         """The sums of shares about pivots."""
         alwaysinline()
+        rows, count, members, far = cells
+        pads, padded = padding
         total = broadcast(zero)
         for r in range(count):
             for t in range(members):
@@ -132,9 +116,11 @@ def kernel(dtype: str, verb: str, beta_positive: bool) -> Any:
         return total
 
     @compiled
-    def tangents(x, p, dx, q, rows, others, count, members, far, far_dx, pivot, beta):
+    def tangents(source, cells, pivot, beta):
         """The sums of shares times tangents, and NaN where one of these is not finite."""
         alwaysinline()
+        x, p, dx, q = source
+        rows, others, count, members, far, far_dx = cells
         total, nonfinite = broadcast(zero), broadcast(zero)
         for r in range(count):
             for t in range(members):
@@ -148,27 +134,30 @@ def kernel(dtype: str, verb: str, beta_positive: bool) -> Any:
         return total, nonfinite
 
     @compiled
-    def padding(g, w, count, counted):
+    def padding(plan, w, count, counted):
         """The cells of padding that count in a window, and whether it has one cell in all."""
         alwaysinline()
-        members = count * g[w + MEMBERS]
-        cells = counted * real(g[w + COUNTS]) if g[COUNT_PADDING] else 1.0 * members
+        members = count * w.in_bounds
+        cells = counted * real(w.counted) if plan.count_padding else 1.0 * members
         return work(cells) - work(members), cells == 1.0
 
     @compiled
-    def from_powers(
-        g, x, base, rows, count, counted, s, low, first, last, y, q, z, k, every, scales
-    ):
+    def from_powers(plan, source, cells, s, outputs, values, weights, scales):
         """Outputs first … last of a row from the sums of positions `low` …; whether a cell was met that is not finite."""
         noinline()
-        e, wide, padded = AXES + (g[RANK] - 1) * AXIS_WIDTH, g[CHANNELS], g[COUNT_PADDING] != 0
-        far, far_y, seen = g[e + STEP_X], g[e + STEP_Y], 0
+        x, base = source
+        rows, count, counted = cells
+        low, first, last = outputs
+        y, q = values
+        z, k, every = weights
+        w_axis, wide, padded = plan.axes[plan.rank - 1], plan.channels, plan.count_padding != 0
+        far, far_y, seen = w_axis.x_stride, w_axis.y_stride, 0
         _, _, _, back, rest = scales
-        backs, rests, beta = broadcast(back), broadcast(rest), broadcast(work(real(g[BETA])))
+        backs, rests, beta = broadcast(back), broadcast(rest), broadcast(work(real(plan.beta)))
         for j in range(first, last):
-            w = g[e + TABLE] + WINDOW_WIDTH * j
-            start, step, members = g[w + START], g[w + STEP], g[w + MEMBERS]
-            extra, alone = padding(g, w, count, counted)
+            w = w_axis.windows[j]
+            start, step, members = w.start, w.step, w.in_bounds
+            extra, alone = padding(plan, w, count, counted)
             pads = broadcast(extra)
             added = broadcast(nan) if alone else pads
             for vector in range(0, wide, width):
@@ -189,7 +178,9 @@ def kernel(dtype: str, verb: str, beta_positive: bool) -> Any:
                 if isnan_bits(nonfinite, nonfinite) != 0:
                     p = base + start * far + c
                     pivot, odd = extremes(x, p, rows, count, members, step * far, pads, padded)
-                    own = sums(x, p, rows, count, members, step * far, pads, padded, pivot, beta)
+                    own = sums(
+                        x, p, (rows, count, members, step * far), (pads, padded), pivot, beta
+                    )
                     seen |= isnan_bits(odd, odd)
                     other = broadcast(nan)
                     if forward:
@@ -205,32 +196,26 @@ def kernel(dtype: str, verb: str, beta_positive: bool) -> Any:
         return seen
 
     @compiled
-    def about_pivots(g, x, base, dx, third, rows, others, count, counted, y, k):
+    def about_pivots(plan, source, cells, y, k):
         """The tangents of a row of outputs; whether a cell was met that is not finite."""
         noinline()
-        e, wide, padded = AXES + (g[RANK] - 1) * AXIS_WIDTH, g[CHANNELS], g[COUNT_PADDING] != 0
-        far, far_dx, seen = g[e + STEP_X], g[e + STEP_Z], 0
-        beta = broadcast(work(real(g[BETA])))
-        for j in range(g[e + COUNT]):
-            w = g[e + TABLE] + WINDOW_WIDTH * j
-            start, step, members = g[w + START], g[w + STEP], g[w + MEMBERS]
-            pads = broadcast(padding(g, w, count, counted)[0])
+        x, base, dx, third = source
+        rows, others, count, counted = cells
+        w_axis, wide, padded = plan.axes[plan.rank - 1], plan.channels, plan.count_padding != 0
+        far, far_dx, seen = w_axis.x_stride, w_axis.z_stride, 0
+        beta = broadcast(work(real(plan.beta)))
+        for j in range(w_axis.out_len):
+            w = w_axis.windows[j]
+            start, step, members = w.start, w.step, w.in_bounds
+            pads = broadcast(padding(plan, w, count, counted)[0])
             for vector in range(0, wide, width):
                 c = min(vector, wide - width)
                 p, q = base + start * far + c, third + start * far_dx + c
                 pivot, odd = extremes(x, p, rows, count, members, step * far, pads, padded)
-                own = sums(x, p, rows, count, members, step * far, pads, padded, pivot, beta)
+                own = sums(x, p, (rows, count, members, step * far), (pads, padded), pivot, beta)
                 total, nonfinite = tangents(
-                    x,
-                    p,
-                    dx,
-                    q,
-                    rows,
-                    others,
-                    count,
-                    members,
-                    step * far,
-                    step * far_dx,
+                    (x, p, dx, q),
+                    (rows, others, count, members, step * far, step * far_dx),
                     pivot,
                     beta,
                 )
@@ -239,34 +224,36 @@ def kernel(dtype: str, verb: str, beta_positive: bool) -> Any:
         return seen
 
     @intrinsics.kernel
-    def smooth(x_at, y_at, z_at, scratch_at, g_at, flags_at, first, last):
-        g, flags = pointer(g_at, types.int64), pointer(flags_at, types.uint8)
-        rank, wide, most, lines = g[RANK], g[CHANNELS], g[LIST], g[OUTPUT_ROWS]
+    def smooth(x_at, y_at, z_at, scratch_at, plan_at, flags_at, first, last):
+        plan, flags = plan_of(plan_at), pointer(flags_at, types.uint8)
+        rank, wide, most, lines = plan.rank, plan.channels, plan.list_size, plan.output_rows
         rows, others = pointer(scratch_at, types.int64), pointer(scratch_at + 8 * most, types.int64)
         # After the lists, from a line on.
         s = pointer(scratch_at + -(-40 * most // LINE) * LINE, work)
         x, dx, z = pointer(x_at, memory), pointer(z_at, memory), pointer(z_at, work)
         y = pointer(y_at, memory if verb == "weights" else kept)
-        e = AXES + (rank - 1) * AXIS_WIDTH
-        m, far, together = g[e + COUNT], g[e + STEP_X], g[BESIDE]
-        every = g[ITEMS] * lines * m * wide
-        scales_here = scales(work(real(g[BETA])))
+        w_axis = plan.axes[rank - 1]
+        m, far, together = w_axis.out_len, w_axis.x_stride, plan.beside
+        every = plan.items * lines * m * wide
+        scales_here = scales(work(real(plan.beta)))
         how = scales_here[0], scales_here[1], scales_here[2]
         for unit in range(first, last):
             item, row = unit // lines, unit % lines
-            base, k, seen = batch_offset(g, item, 0), unit * m * wide, 0
-            count, counted = list_offsets(g, rank - 1, row, rows, most)
+            base, k, seen = batch_offset(plan, item, 0), unit * m * wide, 0
+            count, counted = list_offsets(plan, rank - 1, row, rows, most)
             if follows:
-                third = batch_offset(g, item, 2)
-                seen = about_pivots(g, x, base, dx, third, rows, others, count, counted, y, k)
+                third = batch_offset(plan, item, 2)
+                seen = about_pivots(
+                    plan, (x, base, dx, third), (rows, others, count, counted), y, k
+                )
             else:
-                q = batch_offset(g, item, 1) + output_row(g, row, 1)
+                q = batch_offset(plan, item, 1) + output_row(plan, row, 1)
                 for j in range(0, m, together):
                     after = min(m, j + together)
-                    low, high = receptive_range(g, rank - 1, j, after)
-                    exp_row(x, base + low * far, far, high - low, rows, count, s, wide, how)
+                    low, high = receptive_range(plan, rank - 1, j, after)
+                    exp_row(x, base + low * far, far, high - low, (rows, count), s, wide, how)
                     seen |= from_powers(
-                        g, x, base, rows, count, counted, s, low, j, after, y, q, z, k, every,
+                        plan, (x, base), (rows, count, counted), s, (low, j, after), (y, q), (z, k, every),
                         scales_here,
                     )  # fmt: skip
             if seen:

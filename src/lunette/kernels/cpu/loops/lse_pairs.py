@@ -35,31 +35,15 @@ from lunette.kernels.cpu.micro.lse_pairs_scratch import (
     TILE,
     TILES,
 )
-from lunette.kernels.cpu.schedule.slots import (
-    AXES,
-    AXIS_WIDTH,
-    BETA,
-    COUNT,
-    COUNT_PADDING,
-    COUNTS,
-    EXTENT,
-    ITEMS,
-    MEMBERS,
-    RANK,
-    READ_BY,
-    START,
-    STEP_X,
-    STEP_Y,
-    STEP_Z,
-    TABLE,
-    WINDOW_WIDTH,
-)
+from lunette.kernels.cpu.schedule.records import INPUTS, OUTPUTS, PLAN, X, Y, Z
 from lunette.kernels.cpu.simd.half import dtype_of
 from lunette.kernels.cpu.simd.vec import vec
 from lunette.kernels.cpu.simd.vec_math import exp_down, log_up
 from lunette.kernels.cpu.tuning import LINE
 
 __all__ = ["kernel"]
+
+plan_of = PLAN.at
 
 
 @cache
@@ -82,9 +66,11 @@ def kernel(dtype: str, verb: str, beta_positive: bool) -> Any:
     zero, one = work(0), work(1)
 
     @compiled
-    def lay_row(s, line, x, places, at, far, n, beside, dx, others, there, far_z, beside_z):
+    def lay_row(s, line, source, tangent):
         """A row of all items as pairs: each cell is its own pivot. A NaN is in the sum."""
         noinline()
+        x, places, at, far, n, beside = source
+        dx, others, there, far_z, beside_z = tangent
         for p in range(n):
             k = line + p * each
             if beside:
@@ -103,90 +89,95 @@ def kernel(dtype: str, verb: str, beta_positive: bool) -> Any:
             store(s, k, where_not_below(cell, cell, cell, broadcast(zero)))
 
     @compiled
-    def row_offset(g, line, array, what):
+    def row_offset(plan, line, array, which):
         """Offset of a row, by its number among the rows of one position of the first axis; counted by outputs or inputs."""
         alwaysinline()
         at = 0
-        for axis in range(g[RANK] - 2, 0, -1):
-            e = AXES + axis * AXIS_WIDTH
-            at += (line % g[e + what]) * g[e + STEP_X + array]
-            line //= g[e + what]
+        for axis in range(plan.rank - 2, 0, -1):
+            entry = plan.axes[axis]
+            at += (line % entry.lengths[which]) * entry.strides[array]
+            line //= entry.lengths[which]
         return at
 
     @compiled
-    def padding(g, number):
+    def padding(plan, number):
         """Zeros of padding that count in a window, by its number in its item."""
         alwaysinline()
-        if g[COUNT_PADDING] == 0:
+        if plan.count_padding == 0:
             return 0.0
         counted, cells = 1.0, 1.0
-        for axis in range(g[RANK] - 1, -1, -1):
-            e = AXES + axis * AXIS_WIDTH
-            w = g[e + TABLE] + WINDOW_WIDTH * (number % g[e + COUNT])
-            number //= g[e + COUNT]
-            counted, cells = counted * real(g[w + COUNTS]), cells * g[w + MEMBERS]
+        for axis in range(plan.rank - 1, -1, -1):
+            entry = plan.axes[axis]
+            w = entry.windows[number % entry.out_len]
+            number //= entry.out_len
+            counted, cells = counted * real(w.counted), cells * w.in_bounds
         return counted - cells
 
     @compiled
-    def windows_of(s, room, spaces, x, places, beside, dx, others, beside_z, g, begin, end, rate):
+    def windows_of(s, room, spaces, source, tangent, plan, outputs, rate):
         """Pairs of outputs begin … end of the first axis, all of the others; gives where they are."""
         alwaysinline()
-        rank, (line, levels_at), (here_at, there_at) = g[RANK], room, spaces
-        e = AXES + (rank - 1) * AXIS_WIDTH
+        x, places, beside = source
+        dx, others, beside_z = tangent
+        begin, end = outputs
+        rank, (line, levels_at), (here_at, there_at) = plan.rank, room, spaces
+        w_axis = plan.axes[rank - 1]
         n, m, far, far_z, table = (
-            g[e + EXTENT],
-            g[e + COUNT],
-            g[e + STEP_X],
-            g[e + STEP_Z],
-            g[e + TABLE],
+            w_axis.in_len,
+            w_axis.out_len,
+            w_axis.x_stride,
+            w_axis.z_stride,
+            w_axis.windows,
         )
         if rank == 1:
-            w = table + WINDOW_WIDTH * (end - 1)
-            low, high = g[table + WINDOW_WIDTH * begin + START], g[w + START] + g[w + MEMBERS]
+            w = table[end - 1]
+            low, high = table[begin].start, w.start + w.in_bounds
             lay_row(
-                s, line, x, places, low * far, far, high - low, beside,
-                dx, others, low * far_z, far_z, beside_z,
+                s, line, (x, places, low * far, far, high - low, beside),
+                (dx, others, low * far_z, far_z, beside_z),
             )  # fmt: skip
             fold_line(
-                s, line, levels_at, g, table, begin, end, low, here_at, each, beta_positive, rate
+                s, line, levels_at, table, begin, end, low, here_at, each, beta_positive, rate
             )
             return here_at, there_at
-        first = g[AXES + TABLE]
-        w = first + WINDOW_WIDTH * (end - 1)
-        low, high = g[first + WINDOW_WIDTH * begin + START], g[w + START] + g[w + MEMBERS]
+        first = plan.axes[0].windows
+        w = first[end - 1]
+        low, high = first[begin].start, w.start + w.in_bounds
         between = 1
         for axis in range(1, rank - 1):
-            between *= g[AXES + axis * AXIS_WIDTH + EXTENT]
+            between *= plan.axes[axis].in_len
         for i in range(low, high):
             for q in range(between):
-                at = i * g[AXES + STEP_X] + row_offset(g, q, 0, EXTENT)
-                there = i * g[AXES + STEP_Z] + row_offset(g, q, 2, EXTENT)
-                lay_row(s, line, x, places, at, far, n, beside, dx, others, there, far_z, beside_z)
+                at = i * plan.axes[0].x_stride + row_offset(plan, q, X, INPUTS)
+                there = i * plan.axes[0].z_stride + row_offset(plan, q, Z, INPUTS)
+                lay_row(
+                    s, line, (x, places, at, far, n, beside), (dx, others, there, far_z, beside_z)
+                )
                 to = here_at + ((i - low) * between + q) * m * each
-                fold_line(s, line, levels_at, g, table, 0, m, 0, to, each, beta_positive, rate)
+                fold_line(s, line, levels_at, table, 0, m, 0, to, each, beta_positive, rate)
         outer, inner = (high - low) * between, m
         for axis in range(rank - 2, 0, -1):
-            f = AXES + axis * AXIS_WIDTH
-            outer //= g[f + EXTENT]
+            entry = plan.axes[axis]
+            outer //= entry.in_len
             fold_axis(
-                s, here_at, there_at, room, outer, g[f + EXTENT], inner,
-                g, g[f + TABLE], 0, g[f + COUNT], 0, beta_positive, rate,
+                s, here_at, there_at, room, outer, entry.in_len, inner,
+                entry.windows, 0, entry.out_len, 0, beta_positive, rate,
             )  # fmt: skip
-            inner *= g[f + COUNT]
+            inner *= entry.out_len
             here_at, there_at = there_at, here_at
         fold_axis(
             s, here_at, there_at, room, 1, high - low, inner,
-            g, first, begin, end, low, beta_positive, rate,
+            first, begin, end, low, beta_positive, rate,
         )  # fmt: skip
         return there_at, here_at
 
     @compiled
-    def lay_places(g, first, array, places):
+    def lay_places(plan, first, array, places):
         """Where some items begin, the last again for lanes without one; and whether they lie side by side."""
         alwaysinline()
         beside = True
         for lane in range(width):
-            places[lane] = batch_offset(g, min(first + lane, g[ITEMS] - 1), array)
+            places[lane] = batch_offset(plan, min(first + lane, plan.items - 1), array)
             beside &= places[lane] == places[0] + lane
         return beside
 
@@ -212,47 +203,49 @@ def kernel(dtype: str, verb: str, beta_positive: bool) -> Any:
         return load(s, spare)
 
     @compiled
-    def with_padding(g, number, m, total, t, rate):
+    def with_padding(plan, number, m, total, t, rate):
         """A window with the zeros of its padding."""
         alwaysinline()
-        pads = padding(g, number)
+        pads = padding(plan, number)
         if pads > 0:
             extra = broadcast(work(pads))
             return merge(beta_positive, rate, m, total, t, broadcast(zero), extra, broadcast(zero))
         return m, total, t
 
     @compiled
-    def unread(g, i, q, p):
+    def unread(plan, i, q, p):
         """Whether no window reads a position."""
         alwaysinline()
-        rank = g[RANK]
-        none = g[g[AXES + READ_BY] + WINDOW_WIDTH * i + MEMBERS] == 0
+        rank = plan.rank
+        none = plan.axes[0].readers[i].in_bounds == 0
         if rank > 1:
-            e = AXES + (rank - 1) * AXIS_WIDTH
-            none |= g[g[e + READ_BY] + WINDOW_WIDTH * p + MEMBERS] == 0
+            w_axis = plan.axes[rank - 1]
+            none |= w_axis.readers[p].in_bounds == 0
         for axis in range(rank - 2, 0, -1):
-            h = AXES + axis * AXIS_WIDTH
-            none |= g[g[h + READ_BY] + WINDOW_WIDTH * (q % g[h + EXTENT]) + MEMBERS] == 0
-            q //= g[h + EXTENT]
+            h = plan.axes[axis]
+            none |= h.readers[q % h.in_len].in_bounds == 0
+            q //= h.in_len
         return none
 
     @compiled
-    def finish_windows(s, found, b, places, spare, items, beside, g, begin, end, beta, rate):
+    def finish_windows(s, found, target, plan, outputs, beta, rate):
         """Results of outputs begin … end of the first axis, or for a gradient what each of them gives to its cells, in place of its sum."""
         alwaysinline()
-        rank, lines = g[RANK], 1  # rows of outputs to a position of the first axis
-        e = AXES + (rank - 1) * AXIS_WIDTH
+        b, places, spare, items, beside = target
+        begin, end = outputs
+        rank, lines = plan.rank, 1  # rows of outputs to a position of the first axis
+        w_axis = plan.axes[rank - 1]
         for axis in range(1, rank - 1):
-            lines *= g[AXES + axis * AXIS_WIDTH + COUNT]
-        m, step = (g[e + COUNT], g[e + STEP_Y]) if rank > 1 else (1, 0)
+            lines *= plan.axes[axis].out_len
+        m, step = (w_axis.out_len, w_axis.y_stride) if rank > 1 else (1, 0)
         for i in range(begin, end):
             for q in range(lines):
-                to = i * g[AXES + STEP_Y] + row_offset(g, q, 1, COUNT)
+                to = i * plan.axes[0].y_stride + row_offset(plan, q, Y, OUTPUTS)
                 for j in range(m):
                     k = found + (((i - begin) * lines + q) * m + j) * each
                     p, total, t = fetched(s, k)
                     number = (i * lines + q) * m + j
-                    p, total, t = with_padding(g, number, p, total, t, rate)
+                    p, total, t = with_padding(plan, number, p, total, t, rate)
                     if back:
                         grad = taken(b, places, to + j * step, s, spare, beside)
                         kept_at(s, k, p, divide(grad, total), t)
@@ -266,66 +259,69 @@ def kernel(dtype: str, verb: str, beta_positive: bool) -> Any:
                     put(b, places, to + j * step, value, s, spare, items, beside)
 
     @compiled
-    def readers_of(s, room, found, other, g, begin, end, low, high, rate):
+    def readers_of(s, room, found, other, plan, outputs, inputs, rate):
         """The windows that read each position of low … high of the first axis, joined axis by axis; gives where they are."""
         alwaysinline()
-        rank, outer, inner = g[RANK], end - begin, 1
+        begin, end = outputs
+        low, high = inputs
+        rank, outer, inner = plan.rank, end - begin, 1
         for axis in range(1, rank - 1):
-            outer *= g[AXES + axis * AXIS_WIDTH + COUNT]
+            outer *= plan.axes[axis].out_len
         for axis in range(rank - 1, 0, -1):
-            h = AXES + axis * AXIS_WIDTH
+            h = plan.axes[axis]
             if axis < rank - 1:
-                outer //= g[h + COUNT]
+                outer //= h.out_len
             fold_axis(
-                s, found, other, room, outer, g[h + COUNT], inner,
-                g, g[h + READ_BY], 0, g[h + EXTENT], 0, not beta_positive, rate,
+                s, found, other, room, outer, h.out_len, inner,
+                h.readers, 0, h.in_len, 0, not beta_positive, rate,
             )  # fmt: skip
-            inner *= g[h + EXTENT]
+            inner *= h.in_len
             found, other = other, found
         fold_axis(
             s, found, other, room, 1, end - begin, inner,
-            g, g[AXES + READ_BY], low, high, begin, not beta_positive, rate,
+            plan.axes[0].readers, low, high, begin, not beta_positive, rate,
         )  # fmt: skip
         return other
 
     @compiled
-    def put_gradients(
-        s, found, x, places, beside, gx, others, beside_z, spare, items, g, low, high, beta
-    ):
+    def put_gradients(s, found, source, target, plan, inputs, beta):
         """The gradients of positions low … high of the first axis."""
         alwaysinline()
-        rank, rows = g[RANK], 1
-        e = AXES + (rank - 1) * AXIS_WIDTH
+        x, places, beside = source
+        gx, others, beside_z, spare, items = target
+        low, high = inputs
+        rank, rows = plan.rank, 1
+        w_axis = plan.axes[rank - 1]
         for axis in range(1, rank - 1):
-            rows *= g[AXES + axis * AXIS_WIDTH + EXTENT]
-        n, far, far_z = (g[e + EXTENT], g[e + STEP_X], g[e + STEP_Z]) if rank > 1 else (1, 0, 0)
+            rows *= plan.axes[axis].in_len
+        n, far, far_z = (w_axis.in_len, w_axis.x_stride, w_axis.z_stride) if rank > 1 else (1, 0, 0)
         for i in range(low, high):
             for q in range(rows):
-                at = i * g[AXES + STEP_X] + row_offset(g, q, 0, EXTENT)
-                to = i * g[AXES + STEP_Z] + row_offset(g, q, 2, EXTENT)
+                at = i * plan.axes[0].x_stride + row_offset(plan, q, X, INPUTS)
+                to = i * plan.axes[0].z_stride + row_offset(plan, q, Z, INPUTS)
                 for p in range(n):
                     pivot, weight, _ = fetched(s, found + (((i - low) * rows + q) * n + p) * each)
                     cell = taken(x, places, at + p * far, s, spare, beside)
                     below = multiply(broadcast(beta), subtract(cell, pivot))
                     value = multiply(weight, unless_nan(below, exp_down(below)))
-                    if unread(g, i, q, p):
+                    if unread(plan, i, q, p):
                         value = broadcast(zero)
                     put(gx, others, to + p * far_z, value, s, spare, items, beside_z)
 
     @compiled
-    def reading(g, low, high):
+    def reading(plan, low, high):
         """The outputs of the first axis that read positions low … high; none is a range that ends before it begins."""
         alwaysinline()
-        begin, end = g[AXES + COUNT], 0
+        begin, end = plan.axes[0].out_len, 0
         for p in range(low, high):
-            w = g[AXES + READ_BY] + WINDOW_WIDTH * p
-            if g[w + MEMBERS] > 0:
-                begin, end = min(begin, g[w + START]), max(end, g[w + START] + g[w + MEMBERS])
+            w = plan.axes[0].readers[p]
+            if w.in_bounds > 0:
+                begin, end = min(begin, w.start), max(end, w.start + w.in_bounds)
         return begin, end
 
     @intrinsics.kernel
-    def in_pairs(x_at, b_at, c_at, scratch_at, g_at, rooms_at, first_unit, last_unit):
-        g, rooms = pointer(g_at, types.int64), pointer(rooms_at, types.int64)
+    def in_pairs(x_at, b_at, c_at, scratch_at, plan_at, rooms_at, first_unit, last_unit):
+        plan, rooms = plan_of(plan_at), pointer(rooms_at, types.int64)
         s = pointer(scratch_at, work)
         tile_size, tiles, spare = rooms[TILE], rooms[TILES], rooms[SPARE]
         room, spaces = (rooms[ROW], rooms[RUNS]), (rooms[FOUND], rooms[OTHER])
@@ -334,26 +330,41 @@ def kernel(dtype: str, verb: str, beta_positive: bool) -> Any:
         at_c = pointer(scratch_at + rooms[PLACES] + 16 * LINE, types.int64)
         x, dx = pointer(x_at, memory), pointer(c_at, memory)
         b, gx = pointer(b_at, memory if back else kept), pointer(c_at, kept)
-        beta = work(real(g[BETA]))
-        rate, length = broadcast(-abs(beta)), g[AXES + EXTENT] if back else g[AXES + COUNT]
+        beta = work(real(plan.beta))
+        rate, length = broadcast(-abs(beta)), plan.axes[0].in_len if back else plan.axes[0].out_len
         for unit in range(first_unit, last_unit):
             block, tile = unit // tiles, unit % tiles
-            items = min(width, g[ITEMS] - block * width)
-            beside = lay_places(g, block * width, 0, at_x) & (items == width)
-            beside_b = lay_places(g, block * width, 1, at_b) & (items == width)
-            beside_c = lay_places(g, block * width, 2, at_c) & (items == width)
+            items = min(width, plan.items - block * width)
+            beside = lay_places(plan, block * width, 0, at_x) & (items == width)
+            beside_b = lay_places(plan, block * width, 1, at_b) & (items == width)
+            beside_c = lay_places(plan, block * width, 2, at_c) & (items == width)
             low, high = tile * tile_size, min(length, (tile + 1) * tile_size)
-            begin, end = reading(g, low, high) if back else (low, high)
+            begin, end = reading(plan, low, high) if back else (low, high)
             found, other = spaces
             if begin < end:
                 found, other = windows_of(
-                    s, room, spaces, x, at_x, beside, dx, at_c, beside_c, g, begin, end, rate
+                    s,
+                    room,
+                    spaces,
+                    (x, at_x, beside),
+                    (dx, at_c, beside_c),
+                    plan,
+                    (begin, end),
+                    rate,
                 )
-            finish_windows(s, found, b, at_b, spare, items, beside_b, g, begin, end, beta, rate)
+            finish_windows(
+                s, found, (b, at_b, spare, items, beside_b), plan, (begin, end), beta, rate
+            )
             if back:
-                found = readers_of(s, room, found, other, g, begin, end, low, high, rate)
+                found = readers_of(s, room, found, other, plan, (begin, end), (low, high), rate)
                 put_gradients(
-                    s, found, x, at_x, beside, gx, at_c, beside_c, spare, items, g, low, high, beta
+                    s,
+                    found,
+                    (x, at_x, beside),
+                    (gx, at_c, beside_c, spare, items),
+                    plan,
+                    (low, high),
+                    beta,
                 )
 
     return in_pairs

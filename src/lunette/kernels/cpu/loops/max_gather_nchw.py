@@ -26,37 +26,8 @@ from lunette.kernels.cpu.micro.polyphase import (
     tile_of,
     tile_rows,
 )
-from lunette.kernels.cpu.schedule.slots import (
-    AXES,
-    AXIS_WIDTH,
-    BOX,
-    COUNT,
-    EXTENT,
-    KERNEL,
-    RANK,
-    READ_BY,
-    STEP_Y,
-    STEP_Z,
-    STRIDE,
-)
-from lunette.kernels.cpu.schedule.tiling import (
-    AREA,
-    BLOCK,
-    COLUMNS,
-    DEPTH,
-    KINDS,
-    LENGTH,
-    MOST,
-    OUTPUTS,
-    REACH,
-    READERS,
-    ROW_BYTES,
-    ROW_KINDS,
-    SLOT,
-    SPARE,
-    STREAM,
-    TAPS,
-)
+from lunette.kernels.cpu.schedule.records import TILING
+from lunette.kernels.cpu.schedule.tiling import KINDS, SPARE
 from lunette.kernels.cpu.simd.half import DType, dtype_of, same
 from lunette.kernels.cpu.simd.prefetch import prefetch
 from lunette.kernels.cpu.simd.streaming import stream, stream_fence
@@ -64,6 +35,8 @@ from lunette.kernels.cpu.simd.vec import vec
 from lunette.kernels.cpu.tuning import LINE
 
 __all__ = ["kernel"]
+
+tiling_of = TILING.at
 
 
 NOBODY = types.uint8(255)
@@ -138,12 +111,14 @@ def kernel(dtype: str) -> Any:
         keep(gx, at + width, interleave_upper(a, b), left - width, streaming)
 
     @compiled
-    def a_row(s, q, k, i, ends, entries, gx, at, left, blocks, stride, streaming):
+    def a_row(senders, ends, entries, target, blocks, stride, streaming):
         """A row of inputs: `left` of them from `at` on in gx, in `blocks` of `stride`.
 
         The entries of a phase end where `ends` says.
         """
         alwaysinline()
+        s, q, k, i = senders
+        gx, at, left = target
         one, both, c = ends[0], ends[1], 0
         while c < blocks:
             place, rest = at + stride * c, left - stride * c
@@ -182,78 +157,85 @@ def kernel(dtype: str) -> Any:
             c += 2 * width
 
     @compiled
-    def listed(ends, entries, g, lists, leads, first, last, frame):
+    def listed(ends, entries, plan, lists, leads, first, last, frame):
         """What a row receives, by phase, in the order of outputs: where marks and gradients are from those
         of the first reader on, and the number of the cell. Readers first … last of each layer."""
         noinline()
         most, deep, slot, pitch, in_place, box, stride, size = frame
-        taps, entry = g[TAPS], 0
+        taps, entry = plan.taps_at, 0
         pairs = taps + stride + 1
         for phase in range(stride):
             for layer in range(leads):
                 for reader in range(first, last, 2):
                     i, row = 0, 0
                     if box > 0:
-                        i, row = g[reader] - g[first], g[reader + 1]
+                        i, row = (
+                            plan.numbers[reader] - plan.numbers[first],
+                            plan.numbers[reader + 1],
+                        )
                     code = (lists[2 * most + layer] * max(1, box) + row) * size
                     place = layer * deep + i * slot
                     other = lists[layer] + i * pitch if in_place else place
-                    for tap in range(g[taps + phase], g[taps + phase + 1]):
-                        back = g[pairs + 2 * tap + 1]
+                    for tap in range(plan.numbers[taps + phase], plan.numbers[taps + phase + 1]):
+                        back = plan.numbers[pairs + 2 * tap + 1]
                         entries[3 * entry], entries[3 * entry + 1] = place - back, other - back
-                        entries[3 * entry + 2] = code + g[pairs + 2 * tap]
+                        entries[3 * entry + 2] = code + plan.numbers[pairs + 2 * tap]
                         entry += 1
             ends[phase] = entry
 
     @intrinsics.kernel
-    def gather(marks_at, gy_at, gx_at, scratch_at, g_at, flags_at, begin_unit, end_unit):
-        g = pointer(g_at, types.int64)
-        lists, s = pointer(scratch_at, types.int64), pointer(scratch_at + g[AREA], memory)
+    def gather(marks_at, gy_at, gx_at, scratch_at, plan_at, flags_at, begin_unit, end_unit):
+        plan = tiling_of(plan_at)
+        lists, s = pointer(scratch_at, types.int64), pointer(scratch_at + plan.area, memory)
         gy, gx, marks = pointer(gy_at, memory), pointer(gx_at, memory), pointer(marks_at, byte)
-        rank, most = g[RANK], g[MOST]
-        e = AXES + (rank - 1) * AXIS_WIDTH
-        f = AXES + max(0, rank - 2) * AXIS_WIDTH
+        rank, most = plan.rank, plan.max_leads
+        w_axis = plan.axes[rank - 1]
+        h_axis = plan.axes[max(0, rank - 2)]
         pitch_y, pitch_gx, box, of_row, inner = 0, 0, 0, 0, 0
         if rank > 1:
-            pitch_y, pitch_gx = g[f + STEP_Y], g[f + STEP_Z]
-            box, of_row, inner = g[f + BOX], g[f + READ_BY], g[e + COUNT]
+            pitch_y, pitch_gx = h_axis.y_stride, h_axis.z_stride
+            box, of_row, inner = h_axis.box, h_axis.readers_at, w_axis.out_len
         n, m, far_y, stride, size = (
-            g[e + EXTENT],
-            g[e + COUNT],
-            g[e + STEP_Y],
-            g[e + STRIDE],
-            g[e + KERNEL],
+            w_axis.in_len,
+            w_axis.out_len,
+            w_axis.y_stride,
+            w_axis.stride,
+            w_axis.taps,
         )
-        slot, deep, second = g[SLOT], g[DEPTH] * g[SLOT], most * g[DEPTH] * g[SLOT] + SPARE
-        q = pointer(scratch_at + g[AREA] + size_of * second, byte)
+        slot, deep, second = (
+            plan.row_stride,
+            plan.tile_rows * plan.row_stride,
+            most * plan.tile_rows * plan.row_stride + SPARE,
+        )
+        q = pointer(scratch_at + plan.area + size_of * second, byte)
         frame = (most, deep, slot, pitch_y, far_y == 1, box, stride, size)
         known = pointer(scratch_at + 24 * most, types.int64)
-        lists_at, kinds = scratch_at + 24 * most + 8 * KINDS, g[ROW_KINDS]
-        room = 8 * (3 * g[READERS] * size + stride + 1)
+        lists_at, kinds = scratch_at + 24 * most + 8 * KINDS, plan.row_kinds_at
+        room = 8 * (3 * plan.max_readers * size + stride + 1)
         for kind in range(KINDS):
             known[kind] = -1
-        row_bytes, blocks_in_row = size_of * g[ROW_BYTES], (n + stride - 1) // stride
+        row_bytes, blocks_in_row = size_of * plan.row_bytes, (n + stride - 1) // stride
         for unit in range(begin_unit, end_unit):
-            item, lead, row_tile, column_tile = tile_of(g, unit)
-            begin, end, low, high = tile_rows(g, row_tile, 0)
-            from_j = column_tile * g[COLUMNS]
-            blocks = min(blocks_in_row, from_j + g[COLUMNS]) - from_j
-            leads = leading_readers(g, lead, lists, most)
-            start, need, rows = from_j - g[BLOCK] - g[REACH], g[LENGTH], high - low
-            source = batch_offset(g, item, 1)
+            item, lead, row_tile, column_tile = tile_of(plan, unit)
+            begin, end, low, high = tile_rows(plan, row_tile, 0)
+            from_j = column_tile * plan.columns
+            blocks = min(blocks_in_row, from_j + plan.columns) - from_j
+            leads = leading_readers(plan, lead, lists, most)
+            start, need, rows = from_j - plan.block - plan.reach, plan.phase_stride, high - low
+            source = batch_offset(plan, item, 1)
             for layer in range(leads):
-                flat = item * g[OUTPUTS] + lists[most + layer] + low * inner
+                flat = item * plan.outputs + lists[most + layer] + low * inner
                 at = source + lists[layer] + low * pitch_y
                 to = layer * deep
                 lay_marks(marks, flat, m, rows, 1, start, m, q, to, slot, 0, need, 1, 1, NOBODY)
                 if far_y != 1:
                     lay(gy, at, pitch_y, rows, far_y, start, m, s, to, slot, 0, need, 1, 1, nothing)
-            target = batch_offset(g, item, 2) + leading_place(g, lead, 2, 0) + stride * from_j
-            streaming = (g[STREAM] > 0) & ((gx_at + size_of * target) % LINE == 0)
+            target = batch_offset(plan, item, 2) + leading_place(plan, lead, 2, 0) + stride * from_j
+            streaming = (plan.stream > 0) & ((gx_at + size_of * target) % LINE == 0)
             streaming &= (size_of * pitch_gx % LINE == 0) & (size_of * n % LINE == 0)
             # Marks, and gradients laid out, begin with row `low`; gradients in place with the first.
-            k, i = g[REACH] - low * slot, source + from_j - g[BLOCK]
-            rows_before = lead * (g[f + EXTENT] if rank > 1 else 1)
+            k, i = plan.reach - low * slot, source + from_j - plan.block
+            rows_before = lead * (h_axis.in_len if rank > 1 else 1)
             prefetched = read_to = source * size_of + (rows_before + begin) * row_bytes
             left = min(n - stride * from_j, stride * blocks)
             if rank > 2:  # other layers, other lists
@@ -265,26 +247,21 @@ def kernel(dtype: str) -> Any:
                     prefetched = prefetch(gy_at, prefetched, read_to)
                 kind, reader = 0, 0
                 if rank > 1:
-                    kind, reader = g[kinds + 2 * p], g[kinds + 2 * p + 1]
+                    kind, reader = plan.numbers[kinds + 2 * p], plan.numbers[kinds + 2 * p + 1]
                 ends = pointer(lists_at + room * (kind % KINDS), types.int64)
                 entries = pointer(lists_at + room * (kind % KINDS) + 8 * (stride + 1), types.int64)
                 if known[kind % KINDS] != kind:
                     known[kind % KINDS] = kind
                     first, last = 0, 2
                     if rank > 1:
-                        first, last = g[of_row + p], g[of_row + p + 1]
-                    listed(ends, entries, g, lists, leads, first, last, frame)
+                        first, last = plan.numbers[of_row + p], plan.numbers[of_row + p + 1]
+                    listed(ends, entries, plan, lists, leads, first, last, frame)
                 to = k + reader * slot
                 a_row(
-                    gy if far_y == 1 else s,
-                    q,
-                    to,
-                    i + reader * pitch_y if far_y == 1 else to,
+                    (gy if far_y == 1 else s, q, to, i + reader * pitch_y if far_y == 1 else to),
                     ends,
                     entries,
-                    gx,
-                    target + p * pitch_gx,
-                    left,
+                    (gx, target + p * pitch_gx, left),
                     blocks,
                     stride,
                     streaming,

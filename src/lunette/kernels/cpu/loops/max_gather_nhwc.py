@@ -16,22 +16,8 @@ from numba import types
 from lunette.kernels.cpu.jit import intrinsics
 from lunette.kernels.cpu.jit.intrinsics import pointer
 from lunette.kernels.cpu.micro.index import batch_offset, readers_of_row
-from lunette.kernels.cpu.schedule.slots import (
-    AXES,
-    AXIS_WIDTH,
-    BOX,
-    CHANNELS,
-    COUNT,
-    DIRECT,
-    EXTENT,
-    LIST,
-    OUT_OF_CACHE,
-    OUTPUT_ROWS,
-    RANK,
-    READ_BY,
-    STEP_Y,
-    STREAM,
-)
+from lunette.kernels.cpu.schedule.records import NHWC_PLAN
+from lunette.kernels.cpu.schedule.slots import DIRECT
 from lunette.kernels.cpu.simd.half import dtype_of
 from lunette.kernels.cpu.simd.prefetch import EVERY_ACCESS, PAGE, prefetch_line
 from lunette.kernels.cpu.simd.streaming import store_or_stream, stream_fence
@@ -39,6 +25,8 @@ from lunette.kernels.cpu.simd.vec import vec
 from lunette.kernels.cpu.tuning import LINE
 
 __all__ = ["kernel"]
+
+plan_of = NHWC_PLAN.at
 
 
 @cache
@@ -57,40 +45,47 @@ def kernel(dtype: str) -> Any:
     keep = store_or_stream(outer)
 
     @intrinsics.kernel
-    def gather(marks_at, gy_at, gx_at, scratch_at, g_at, rows_of_inputs, first, last):
-        g = pointer(g_at, types.int64)
+    def gather(marks_at, gy_at, gx_at, scratch_at, plan_at, rows_of_inputs, first, last):
+        plan = plan_of(plan_at)
         gy, gx, marks = pointer(gy_at, memory), pointer(gx_at, memory), pointer(marks_at, byte)
-        rank, wide, most = g[RANK], g[CHANNELS], g[LIST]
+        rank, wide, most = plan.rank, plan.channels, plan.list_size
         rows = pointer(scratch_at, types.int64)
         grads = pointer(scratch_at + 8 * most, types.int64)
         codes = pointer(scratch_at + 16 * most, types.int64)
-        e = AXES + (rank - 1) * AXIS_WIDTH
+        w_axis = plan.axes[rank - 1]
         n, m, far, box, list_at = (
-            g[e + EXTENT],
-            g[e + COUNT],
-            g[e + STEP_Y],
-            g[e + BOX],
-            g[e + READ_BY],
+            w_axis.in_len,
+            w_axis.out_len,
+            w_axis.y_stride,
+            w_axis.box,
+            w_axis.readers_at,
         )
-        each = EVERY_ACCESS & (g[OUT_OF_CACHE] != 0)
-        streaming = (g[STREAM] == DIRECT) & (gx_at % LINE == 0)
+        each = EVERY_ACCESS & (plan.out_of_cache != 0)
+        streaming = (plan.stream == DIRECT) & (gx_at % LINE == 0)
         for unit in range(first, last):
             item, row = unit // rows_of_inputs, unit % rows_of_inputs
-            source, lines = batch_offset(g, item, 1), item * g[OUTPUT_ROWS]
-            count = readers_of_row(g, row, most, rows, grads, codes)
+            source, lines = batch_offset(plan, item, 1), item * plan.output_rows
+            count = readers_of_row(plan, row, rows, grads, codes)
             for p in range(n):
-                begin, end, to = g[list_at + p], g[list_at + p + 1], (unit * n + p) * wide
+                begin, end, to = (
+                    plan.numbers[list_at + p],
+                    plan.numbers[list_at + p + 1],
+                    (unit * n + p) * wide,
+                )
                 vector = 0
                 while vector + 2 * width <= wide:
                     a, b = broadcast(zero), broadcast(zero)
                     for r in range(count):
                         k, i = (lines + rows[r]) * m * wide + vector, source + grads[r] + vector
                         if each:
-                            at = gy_at + (i + g[begin] * far) * size_of + PAGE
+                            at = gy_at + (i + plan.numbers[begin] * far) * size_of + PAGE
                             prefetch_line(at)
                             prefetch_line(at + width * size_of)
                         for reader in range(begin, end, 2):
-                            j, code = g[reader], byte(codes[r] * box + g[reader + 1])
+                            j, code = (
+                                plan.numbers[reader],
+                                byte(codes[r] * box + plan.numbers[reader + 1]),
+                            )
                             at, mark = i + j * far, k + j * wide
                             a = add(a, load_where_equal(gy, at, marks, mark, code))
                             b = add(b, load_where_equal(gy, at + width, marks, mark + width, code))
@@ -103,7 +98,10 @@ def kernel(dtype: str) -> Any:
                     for r in range(count):
                         k, i = (lines + rows[r]) * m * wide + c, source + grads[r] + c
                         for reader in range(begin, end, 2):
-                            j, code = g[reader], byte(codes[r] * box + g[reader + 1])
+                            j, code = (
+                                plan.numbers[reader],
+                                byte(codes[r] * box + plan.numbers[reader + 1]),
+                            )
                             a = add(a, load_where_equal(gy, i + j * far, marks, k + j * wide, code))
                     keep(gx, to + c, a, streaming)
                     vector += width

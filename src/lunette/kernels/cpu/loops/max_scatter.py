@@ -20,25 +20,13 @@ from lunette.kernels.cpu.micro.index import batch_offset, output_row, parted, ro
 from lunette.kernels.cpu.micro.reduce_rows import bands
 from lunette.kernels.cpu.micro.reduce_window import first_of, wide_windows
 from lunette.kernels.cpu.micro.rows import moves
-from lunette.kernels.cpu.schedule.slots import (
-    AXES,
-    AXIS_WIDTH,
-    COUNT,
-    FLAT,
-    OUTPUT_ROWS,
-    RANK,
-    SLABS,
-    SLABS_AT,
-    START,
-    STEP_Y,
-    STOP,
-    TABLE,
-    WINDOW_WIDTH,
-)
+from lunette.kernels.cpu.schedule.records import PLAN
 from lunette.kernels.cpu.simd.half import dtype_of
 from lunette.kernels.cpu.tuning import BAND_BYTES
 
 __all__ = ["kernel"]
+
+plan_of = PLAN.at
 
 
 @cache
@@ -69,45 +57,50 @@ def kernel(dtype: str, ties: str) -> Any:
     find, count, add_gradients = search(first_of), search(one_more), search(add_gradient)
 
     @intrinsics.kernel
-    def scatter(x_at, gy_at, gx_at, scratch_at, g_at, found_at, first, last):
-        g, found = pointer(g_at, types.int64), pointer(found_at, types.int64)
+    def scatter(x_at, gy_at, gx_at, scratch_at, plan_at, found_at, first, last):
+        plan, found = plan_of(plan_at), pointer(found_at, types.int64)
         folded_row, s = pointer(scratch_at, work), pointer(scratch_at + BAND_BYTES, work)
         x, gy, gx = pointer(x_at, memory), pointer(gy_at, memory), pointer(gx_at, memory)
         known = found_at != 0
         values = pointer(found[0] if known else 0, memory)
         winners = pointer(found[1] if known else 0, types.int64)
-        rank, inner = g[RANK], g[AXES + FLAT]
-        e = AXES + (rank - 1) * AXIS_WIDTH
-        m, far, table = g[e + COUNT], g[e + STEP_Y], g[e + TABLE]
-        rows = g[OUTPUT_ROWS] // g[AXES + COUNT] if rank > 1 else 1
+        rank, inner = plan.rank, plan.axes[0].flat_stride
+        w_axis = plan.axes[rank - 1]
+        m, far, table = w_axis.out_len, w_axis.y_stride, w_axis.windows
+        rows = plan.output_rows // plan.axes[0].out_len if rank > 1 else 1
         for unit in range(first, last):
-            item, slab = parted(unit, g[SLABS])
-            slab = g[SLABS_AT] + 4 * slab
-            below, above = g[slab] * inner, g[slab + 1] * inner
+            item, number = parted(unit, plan.slab_count)
+            slab = plan.slabs[number]
+            below, above = slab.low * inner, slab.high * inner
             base, source, target = (
-                batch_offset(g, item, 0),
-                batch_offset(g, item, 1),
-                batch_offset(g, item, 2),
+                batch_offset(plan, item, 0),
+                batch_offset(plan, item, 1),
+                batch_offset(plan, item, 2),
             )
             for c in range(above - below):
                 s[c] = zero
-            first_row, last_row, from_j, to_j = g[slab + 2] * rows, g[slab + 3] * rows, 0, m
+            first_row, last_row, from_j, to_j = (
+                slab.first * rows,
+                slab.last * rows,
+                0,
+                m,
+            )
             if rank == 1:
-                first_row, last_row, from_j, to_j = 0, 1, g[slab + 2], g[slab + 3]
+                first_row, last_row, from_j, to_j = 0, 1, slab.first, slab.last
             for row in range(first_row, last_row):
                 at, k, of_row = (
-                    source + output_row(g, row, 1),
-                    (item * g[OUTPUT_ROWS] + row) * m,
-                    rows_of(g, row),
+                    source + output_row(plan, row, 1),
+                    (item * plan.output_rows + row) * m,
+                    rows_of(plan, row),
                 )
-                band = no_band(g, from_j, to_j, of_row)
+                band = no_band(plan, from_j, to_j, of_row)
                 for j in range(from_j, to_j):
-                    start, gradient = g[table + WINDOW_WIDTH * j + START], read(gy[at + j * far])
-                    size = g[table + WINDOW_WIDTH * j + STOP] - start
+                    start, gradient = table[j].start, read(gy[at + j * far])
+                    size = table[j].stop - start
                     if known & (rank == 1):  # others look after what lies outside
                         begin = max(start, below)
                         start, size = begin, max(0, min(start + size, above) - begin)
-                    window = (x, base, g, row, of_row, start, size)
+                    window = (x, base, plan, row, of_row, start, size)
                     if known:
                         winner, value = winners[k + j], read(values[k + j])
                         nan = value != value

@@ -17,22 +17,12 @@ from lunette.kernels.cpu.jit import intrinsics
 from lunette.kernels.cpu.jit.intrinsics import compiled, noinline, pointer
 from lunette.kernels.cpu.micro.index import batch_offset, output_row, parted
 from lunette.kernels.cpu.micro.rows import moves
-from lunette.kernels.cpu.schedule.slots import (
-    AXES,
-    AXIS_WIDTH,
-    CHANNELS,
-    COUNT,
-    EXTENT,
-    FLAT,
-    OUTPUT_ROWS,
-    RANK,
-    SLABS,
-    SLABS_AT,
-    STEP_Y,
-)
+from lunette.kernels.cpu.schedule.records import PLAN
 from lunette.kernels.cpu.simd.half import dtype_of
 
 __all__ = ["kernel"]
+
+plan_of = PLAN.at
 
 
 @cache
@@ -55,30 +45,35 @@ def kernel(dtype: str) -> Any:
                 s[(place - below) * wide + c] += read(gy[at + c])
 
     @intrinsics.kernel
-    def scatter(places_at, gy_at, gx_at, scratch_at, g_at, room, first, last):
-        g, s, places = (
-            pointer(g_at, types.int64),
+    def scatter(places_at, gy_at, gx_at, scratch_at, plan_at, room, first, last):
+        plan, s, places = (
+            plan_of(plan_at),
             pointer(scratch_at, work),
             pointer(places_at, types.int64),
         )
         gy, gx = pointer(gy_at, memory), pointer(gx_at, memory)
-        rank, wide, inner = g[RANK], g[CHANNELS], g[AXES + FLAT]
-        e = AXES + (rank - 1) * AXIS_WIDTH
-        m, far = g[e + COUNT], g[e + STEP_Y]
-        rows = g[OUTPUT_ROWS] // g[AXES + COUNT] if rank > 1 else 1
+        rank, wide, inner = plan.rank, plan.channels, plan.axes[0].flat_stride
+        w_axis = plan.axes[rank - 1]
+        m, far = w_axis.out_len, w_axis.y_stride
+        rows = plan.output_rows // plan.axes[0].out_len if rank > 1 else 1
         for unit in range(first, last):
-            item, slab = parted(unit, g[SLABS])
-            slab = g[SLABS_AT] + 4 * slab
-            below, above = g[slab] * inner, g[slab + 1] * inner
-            source, target = batch_offset(g, item, 1), item * g[AXES + EXTENT] * inner * wide
+            item, number = parted(unit, plan.slab_count)
+            slab = plan.slabs[number]
+            below, above = slab.low * inner, slab.high * inner
+            source, target = batch_offset(plan, item, 1), item * plan.axes[0].in_len * inner * wide
             cells = (above - below) * wide
             for c in range(cells):
                 s[c] = zero
-            first_row, last_row, from_j, to_j = g[slab + 2] * rows, g[slab + 3] * rows, 0, m
+            first_row, last_row, from_j, to_j = (
+                slab.first * rows,
+                slab.last * rows,
+                0,
+                m,
+            )
             if rank == 1:
-                first_row, last_row, from_j, to_j = 0, 1, g[slab + 2], g[slab + 3]
+                first_row, last_row, from_j, to_j = 0, 1, slab.first, slab.last
             for row in range(first_row, last_row):
-                at, k = source + output_row(g, row, 1), (item * g[OUTPUT_ROWS] + row) * m
+                at, k = source + output_row(plan, row, 1), (item * plan.output_rows + row) * m
                 for j in range(from_j, to_j):
                     of = (k + j) * wide
                     add_to_winners(s, places, of, gy, at + j * far, wide, below, above)

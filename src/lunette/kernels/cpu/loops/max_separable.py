@@ -26,36 +26,14 @@ from lunette.kernels.cpu.micro.reduce_across import across_between
 from lunette.kernels.cpu.micro.reduce_along import along_input
 from lunette.kernels.cpu.micro.rows import inside, moves, passes
 from lunette.kernels.cpu.micro.van_herk import EIGHT, MOST_PIECES, eights, pieces, van_herk
-from lunette.kernels.cpu.schedule.slots import (
-    AXES,
-    AXIS_WIDTH,
-    CHANNELS,
-    COUNT,
-    DILATION,
-    EXTENT,
-    KERNEL,
-    LEFT,
-    MEMBERS,
-    ORIGIN,
-    OUT_OF_CACHE,
-    RANK,
-    ROW,
-    ROW_SIZE,
-    SECOND,
-    START,
-    STEP,
-    STEP_X,
-    STRIDE,
-    TABLE,
-    TILE,
-    TILES,
-    WINDOW_WIDTH,
-)
+from lunette.kernels.cpu.schedule.records import PLAN
 from lunette.kernels.cpu.simd.half import dtype_of, ordered
 from lunette.kernels.cpu.simd.vec import vec
 from lunette.kernels.cpu.tuning import DIRECT_MAX_TAPS
 
 __all__ = ["kernel"]
+
+plan_of = PLAN.at
 
 
 @cache
@@ -85,9 +63,9 @@ def kernel(dtype: str, operation: str, last: str, doubling: bool) -> Any:
     sweep_s, sweep_y = van_herk(outer, outer.scratch, operation), van_herk(outer, outer, operation)
 
     @compiled
-    def brief(g, e):
+    def brief(axis):
         """Whether windows of an axis have few cells, or share none."""
-        return (g[e + KERNEL] <= DIRECT_MAX_TAPS) | (g[e + STRIDE] >= g[e + KERNEL])
+        return (axis.taps <= DIRECT_MAX_TAPS) | (axis.stride >= axis.taps)
 
     @compiled
     def clear(s, at, size):
@@ -95,78 +73,88 @@ def kernel(dtype: str, operation: str, last: str, doubling: bool) -> Any:
             s[at + c] = fill
 
     @compiled
-    def doubled(s, g, e, at, low, n, first, last, to, span):
+    def doubled(s, axis, at, held, outputs, target):
         """`across_axis` for windows of many cells that lie apart: two cells, four, eight, …"""
-        table, done = g[e + TABLE], 1
+        low, n = held
+        first, last = outputs
+        to, span = target
+        table, done = axis.windows, 1
         while True:
             for i in range(first, last):
-                w = table + WINDOW_WIDTH * i
-                count = g[w + MEMBERS]
+                w = table[i]
+                count = w.in_bounds
                 if done <= count < 2 * done:
                     row, rest = (
-                        at + (g[w + START] - low) * span,
-                        (count - done) * g[w + STEP] * span,
+                        at + (w.start - low) * span,
+                        (count - done) * w.step * span,
                     )
                     across(s, row, rest, 2, to + (i - first) * span, span, False)
-            if 2 * done > g[e + KERNEL]:
+            if 2 * done > axis.taps:
                 return
-            step = done * g[e + DILATION]
+            step = done * axis.dilation
             if step < n:
                 double(s, at, (n - step) * span, step * span)
             done *= 2
 
     @compiled
-    def across_axis(s, g, axis, at, low, n, first, last, to, span):
+    def across_axis(s, plan, axis, at, held, outputs, target):
         """Outputs first … last of an axis, from rows of `span` cells at positions low … low + n."""
         noinline()
-        e = AXES + axis * AXIS_WIDTH
-        table = g[e + TABLE]
-        if doubling and not brief(g, e):
-            if g[e + DILATION] == 1:
-                start = g[e + STRIDE] * first + g[e + ORIGIN]
+        low, n = held
+        first, last = outputs
+        to, span = target
+        entry = plan.axes[axis]
+        table = entry.windows
+        if doubling and not brief(entry):
+            if entry.dilation == 1:
+                start = entry.stride * first + entry.origin
                 row, count = at + (start - low) * span, last - first
-                reach, stride = g[e + KERNEL], g[e + STRIDE]
+                reach, stride = entry.taps, entry.stride
                 sweep_s(s, row, span, low - start, low - start + n, reach, stride, s, to, count)
             else:
-                doubled(s, g, e, at, low, n, first, last, to, span)
+                doubled(s, entry, at, (low, n), (first, last), (to, span))
             return
         for i in range(first, last):
-            w, place = table + WINDOW_WIDTH * i, to + (i - first) * span
-            row = at + (g[w + START] - low) * span
-            across(s, row, g[w + STEP] * span, g[w + MEMBERS], place, span, False)
+            w, place = table[i], to + (i - first) * span
+            row = at + (w.start - low) * span
+            across(s, row, w.step * span, w.in_bounds, place, span, False)
 
     @compiled
-    def other_rows(x, s, g, base, low, high, lines, from_j, to_j, from_p, to_p):
+    def other_rows(x, s, plan, base, rows, columns):
         """Rows that are not read in place: by lanes, with gaps between cells, or with long windows."""
-        rank, wide = g[RANK], g[CHANNELS]
-        e = AXES + (rank - 1) * AXIS_WIDTH
-        n, m, far, table = g[e + EXTENT], g[e + COUNT], g[e + STEP_X], g[e + TABLE]
+        low, high, lines = rows
+        from_j, to_j, from_p, to_p = columns
+        rank, wide = plan.rank, plan.channels
+        w_axis = plan.axes[rank - 1]
+        n, m, far, table = w_axis.in_len, w_axis.out_len, w_axis.x_stride, w_axis.windows
         stride, origin, dilation, size = (
-            g[e + STRIDE],
-            g[e + ORIGIN],
-            g[e + DILATION],
-            g[e + KERNEL],
+            w_axis.stride,
+            w_axis.origin,
+            w_axis.dilation,
+            w_axis.taps,
         )
-        row, left = g[ROW], g[ROW] + g[LEFT]
+        row, left = plan.row, plan.row + plan.left
         outputs, place, seen = to_j - from_j, 0, 0
         for position in range(low, high):
             for line in range(lines):
-                at = base + input_line(g, line, 0)
+                at = base + input_line(plan, line, 0)
                 if rank > 1:
-                    at += position * g[AXES + STEP_X]
+                    at += position * plan.axes[0].x_stride
                 if lane:
-                    if doubling and (not brief(g, e)) & (m > 1):
+                    if doubling and (not brief(w_axis)) & (m > 1):
                         for p in range(from_p, to_p):
                             to = row + (p - from_p) * wide
                             seen |= load_row(x, at + p * far, 1, s, to, wide, fill)
                         count, axis = to_p - from_p, rank - 1
-                        across_axis(s, g, axis, row, from_p, count, from_j, to_j, place, wide)
+                        across_axis(
+                            s, plan, axis, row, (from_p, count), (from_j, to_j), (place, wide)
+                        )
                     else:
                         for j in range(from_j, to_j):
-                            w, to = table + WINDOW_WIDTH * j, place + (j - from_j) * wide
-                            p, step = at + g[w + START] * far, g[w + STEP] * far
+                            w, to = table[j], place + (j - from_j) * wide
+                            p, step = at + w.start * far, w.step * far
                             seen |= from_x(
-                                x, p, step, g[w + MEMBERS], s, to, wide, g[OUT_OF_CACHE] != 0
+                                x, p, step, w.in_bounds, s, to, wide, plan.out_of_cache != 0
                             )
                     place += outputs * wide
                     continue
@@ -188,7 +176,7 @@ def kernel(dtype: str, operation: str, last: str, doubling: bool) -> Any:
                 seen |= load_row(x, at + from_p * far, far, s, left + from_p, count, fill)
                 start = left + origin + stride * from_j
                 if size == 0:
-                    along_table(s, left, g, table, place, from_j, to_j)
+                    along_table(s, left, table, place, from_j, to_j)
                 elif size <= DIRECT_MAX_TAPS:
                     along(s, start, place, outputs, stride, dilation, size, False)
                 else:
@@ -206,37 +194,37 @@ def kernel(dtype: str, operation: str, last: str, doubling: bool) -> Any:
         return seen
 
     @intrinsics.kernel
-    def reduce_rows(x_at, y_at, z_at, scratch_at, g_at, flags_at, first, last):
-        g, s = pointer(g_at, types.int64), pointer(scratch_at, work)
+    def reduce_rows(x_at, y_at, z_at, scratch_at, plan_at, flags_at, first, last):
+        plan, s = plan_of(plan_at), pointer(scratch_at, work)
         x, y = pointer(x_at, memory), pointer(y_at, kept)
         flags = pointer(flags_at, types.uint8)
-        rank, wide = g[RANK], g[CHANNELS]
-        e = AXES + (rank - 1) * AXIS_WIDTH
-        n, m, table = g[e + EXTENT], g[e + COUNT], g[e + TABLE]
-        stride, origin, size = g[e + STRIDE], g[e + ORIGIN], g[e + KERNEL]
+        rank, wide = plan.rank, plan.channels
+        w_axis = plan.axes[rank - 1]
+        n, m, table = w_axis.in_len, w_axis.out_len, w_axis.windows
+        stride, origin, size = w_axis.stride, w_axis.origin, w_axis.taps
         if not near:
-            clear(s, g[ROW], g[ROW_SIZE])
+            clear(s, plan.row, plan.row_size)
         for unit in range(first, last):
-            item, tile = unit // g[TILES], unit % g[TILES]
-            base, target = batch_offset(g, item, 0), batch_offset(g, item, 1)
-            begin, end = tile * g[TILE], min(g[AXES + COUNT], (tile + 1) * g[TILE])
+            item, tile = unit // plan.tiles, unit % plan.tiles
+            base, target = batch_offset(plan, item, 0), batch_offset(plan, item, 1)
+            begin, end = tile * plan.tile, min(plan.axes[0].out_len, (tile + 1) * plan.tile)
             low, high, lines, from_j, to_j, from_p, to_p = 0, 1, 1, 0, m, 0, n
             if rank == 1:
                 from_j, to_j = begin, end
-                from_p, to_p = receptive_range(g, 0, begin, end)
+                from_p, to_p = receptive_range(plan, 0, begin, end)
             else:
-                low, high = receptive_range(g, 0, begin, end)
+                low, high = receptive_range(plan, 0, begin, end)
                 for axis in range(1, rank - 1):
-                    lines *= g[AXES + axis * AXIS_WIDTH + EXTENT]
+                    lines *= plan.axes[axis].in_len
             outputs, place, seen = to_j - from_j, 0, 0
             if near:
                 begin_j, end_j = inside(from_j, to_j, n, stride, origin, size, width)
                 # Rows that lie evenly in memory go together: those of the axis before the last.
                 rows, pitch, sets = 1, 0, 1
                 if rank == 2:
-                    rows, pitch = high - low, g[AXES + STEP_X]
+                    rows, pitch = high - low, plan.axes[0].x_stride
                 elif rank > 2:
-                    rows, pitch = g[e - AXIS_WIDTH + EXTENT], g[e - AXIS_WIDTH + STEP_X]
+                    rows, pitch = plan.axes[rank - 2].in_len, plan.axes[rank - 2].x_stride
                     sets = (high - low) * (lines // rows)
                 for number in range(sets):
                     at = base
@@ -244,8 +232,8 @@ def kernel(dtype: str, operation: str, last: str, doubling: bool) -> Any:
                         at += low * pitch
                     elif rank > 2:
                         position = number // (lines // rows)
-                        at += (low + position) * g[AXES + STEP_X]
-                        at += input_line(g, (number - position * (lines // rows)) * rows, 0)
+                        at += (low + position) * plan.axes[0].x_stride
+                        at += input_line(plan, (number - position * (lines // rows)) * rows, 0)
                     seen |= along_x(
                         x,
                         at,
@@ -261,39 +249,42 @@ def kernel(dtype: str, operation: str, last: str, doubling: bool) -> Any:
                         stride,
                         origin,
                         size,
-                        g,
                         table,
                     )
                     place += rows * outputs
             else:
-                seen = other_rows(x, s, g, base, low, high, lines, from_j, to_j, from_p, to_p)
+                seen = other_rows(
+                    x, s, plan, base, (low, high, lines), (from_j, to_j, from_p, to_p)
+                )
             if watch & (seen != 0):
                 flags[item] = 1
-            span, here, there = outputs * max(wide, 1), 0, g[SECOND]
+            span, here, there = outputs * max(wide, 1), 0, plan.second_area
             if rank == 1:
                 store_row(s, 0, y, target + begin * max(wide, 1), span)
                 continue
             for axis in range(rank - 2, 0, -1):
-                f = AXES + axis * AXIS_WIDTH
-                lines //= g[f + EXTENT]
+                entry = plan.axes[axis]
+                lines //= entry.in_len
                 for line in range((high - low) * lines):
-                    at, to = here + line * g[f + EXTENT] * span, there + line * g[f + COUNT] * span
-                    across_axis(s, g, axis, at, 0, g[f + EXTENT], 0, g[f + COUNT], to, span)
-                span *= g[f + COUNT]
+                    at, to = here + line * entry.in_len * span, there + line * entry.out_len * span
+                    across_axis(
+                        s, plan, axis, at, (0, entry.in_len), (0, entry.out_len), (to, span)
+                    )
+                span *= entry.out_len
                 here, there = there, here
-            if doubling and not brief(g, AXES):
-                if g[AXES + DILATION] == 1:
-                    cells, step = g[AXES + KERNEL], g[AXES + STRIDE]
-                    start = step * begin + g[AXES + ORIGIN]
+            if doubling and not brief(plan.axes[0]):
+                if plan.axes[0].dilation == 1:
+                    cells, step = plan.axes[0].taps, plan.axes[0].stride
+                    start = step * begin + plan.axes[0].origin
                     at, to, count = here + (start - low) * span, target + begin * span, end - begin
                     sweep_y(s, at, span, low - start, high - start, cells, step, y, to, count)
                 else:
-                    across_axis(s, g, 0, here, low, high - low, begin, end, there, span)
+                    across_axis(s, plan, 0, here, (low, high - low), (begin, end), (there, span))
                     store_row(s, there, y, target + begin * span, (end - begin) * span)
                 continue
             for i in range(begin, end):
-                w = g[AXES + TABLE] + WINDOW_WIDTH * i
-                at = here + (g[w + START] - low) * span
-                to_y(s, at, g[w + STEP] * span, g[w + MEMBERS], y, target + i * span, span, False)
+                w = plan.axes[0].windows[i]
+                at = here + (w.start - low) * span
+                to_y(s, at, w.step * span, w.in_bounds, y, target + i * span, span, False)
 
     return reduce_rows

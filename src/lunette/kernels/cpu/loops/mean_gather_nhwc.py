@@ -12,38 +12,21 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from numba import types
-
 from lunette.kernels.cpu.jit import intrinsics
 from lunette.kernels.cpu.jit.intrinsics import compiled, noinline, pointer
 from lunette.kernels.cpu.micro.divisors import cells_of_row
 from lunette.kernels.cpu.micro.index import batch_offset, output_row
 from lunette.kernels.cpu.micro.rows import averaged, moves
-from lunette.kernels.cpu.schedule.slots import (
-    AXES,
-    AXIS_WIDTH,
-    CHANNEL_STEP,
-    CHANNELS,
-    COUNT,
-    DIRECT,
-    DIVISORS,
-    EXTENT,
-    MEMBERS,
-    READ_BY,
-    SLABS,
-    SLABS_AT,
-    START,
-    STEP,
-    STEP_Y,
-    STREAM,
-    WINDOW_WIDTH,
-)
+from lunette.kernels.cpu.schedule.records import PLAN
+from lunette.kernels.cpu.schedule.slots import DIRECT
 from lunette.kernels.cpu.simd.half import dtype_of
 from lunette.kernels.cpu.simd.streaming import store_or_stream, stream_fence
 from lunette.kernels.cpu.simd.vec import vec
 from lunette.kernels.cpu.tuning import LINE
 
 __all__ = ["kernel"]
+
+plan_of = PLAN.at
 
 
 @cache
@@ -67,9 +50,10 @@ def kernel(dtype: str) -> Any:
         return total
 
     @compiled
-    def position(s, at, far, rows, beside, cells, gx, to, wide, streaming):
+    def position(s, at, far, rows, beside, cells, target):
         """All lanes of a position, whose first reader is at `at`; readers are `beside` apart, rows of them `far`."""
         noinline()
+        gx, to, wide, streaming = target
         for vector in range(0, wide, width):
             # The last vector ends with the position, so it may repeat some lanes of the one before.
             c = min(vector, wide - width)
@@ -88,35 +72,42 @@ def kernel(dtype: str) -> Any:
             keep(gx, to + c, total, streaming)
 
     @intrinsics.kernel
-    def gather_nhwc(x_at, gy_at, gx_at, scratch_at, g_at, room, first, last):
-        g, s = pointer(g_at, types.int64), pointer(scratch_at, work)
+    def gather_nhwc(x_at, gy_at, gx_at, scratch_at, plan_at, room, first, last):
+        plan, s = plan_of(plan_at), pointer(scratch_at, work)
         gy, gx = pointer(gy_at, memory), pointer(gx_at, memory)
-        divisors, wide, e = pointer(g[DIVISORS], work), g[CHANNELS], AXES + AXIS_WIDTH
-        n, m, step = g[e + EXTENT], g[e + COUNT], g[e + STEP_Y]
-        side_by_side = (step == wide) & (g[CHANNEL_STEP] == 1)
-        streaming = (g[STREAM] == DIRECT) & (gx_at % LINE == 0)
+        divisors, wide, w_axis = pointer(plan.divisors, work), plan.channels, plan.axes[1]
+        n, m, step = w_axis.in_len, w_axis.out_len, w_axis.y_stride
+        side_by_side = (step == wide) & (plan.channel_stride == 1)
+        streaming = (plan.stream == DIRECT) & (gx_at % LINE == 0)
         for unit in range(first, last):
-            item, slab = unit // g[SLABS], g[SLABS_AT] + 4 * (unit % g[SLABS])
-            source, target = batch_offset(g, item, 1), batch_offset(g, item, 2)
-            low, high, begin, end = g[slab], g[slab + 1], g[slab + 2], g[slab + 3]
+            item, slab = unit // plan.slab_count, plan.slabs[unit % plan.slab_count]
+            source, target = batch_offset(plan, item, 1), batch_offset(plan, item, 2)
+            low, high, begin, end = (
+                slab.low,
+                slab.high,
+                slab.first,
+                slab.last,
+            )
             for i in range(begin, end):
-                at, to = source + output_row(g, i, 1), (i - begin) * m * wide
+                at, to = source + output_row(plan, i, 1), (i - begin) * m * wide
                 if side_by_side:
                     load_row(gy, at, 1, s, to, m * wide, zero)
                 else:
                     for j in range(m):
-                        load_row(gy, at + j * step, g[CHANNEL_STEP], s, to + j * wide, wide, zero)
-                factor = work(cells_of_row(g, i))
+                        load_row(
+                            gy, at + j * step, plan.channel_stride, s, to + j * wide, wide, zero
+                        )
+                factor = work(cells_of_row(plan, i))
                 average(s, to, 0, 1, divisors, 0, factor, s, to, m * wide)
             for p in range(low, high):
-                v = g[AXES + READ_BY] + WINDOW_WIDTH * p
-                rows, row = g[v + MEMBERS], (g[v + START] - begin) * m * wide
-                far = g[v + STEP] * m * wide
+                v = plan.axes[0].readers[p]
+                rows, row = v.in_bounds, (v.start - begin) * m * wide
+                far = v.step * m * wide
                 for q in range(n):
-                    w, to = g[e + READ_BY] + WINDOW_WIDTH * q, target + (p * n + q) * wide
-                    at, cells = row + g[w + START] * wide, g[w + MEMBERS]
-                    count, beside = rows if cells > 0 else 0, g[w + STEP] * wide
-                    position(s, at, far, count, beside, cells, gx, to, wide, streaming)
+                    w, to = w_axis.readers[q], target + (p * n + q) * wide
+                    at, cells = row + w.start * wide, w.in_bounds
+                    count, beside = rows if cells > 0 else 0, w.step * wide
+                    position(s, at, far, count, beside, cells, (gx, to, wide, streaming))
         stream_fence()
 
     return gather_nhwc

@@ -13,28 +13,12 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from numba import types
-
 from lunette.kernels.cpu.jit import intrinsics
 from lunette.kernels.cpu.jit.intrinsics import alwaysinline, compiled, noinline, pointer
 from lunette.kernels.cpu.micro.divisors import cells_of_row
 from lunette.kernels.cpu.micro.index import batch_offset, cell_place, output_row, parted, rows_of
 from lunette.kernels.cpu.micro.reduce_across import across_between
-from lunette.kernels.cpu.schedule.slots import (
-    AXES,
-    AXIS_WIDTH,
-    BATCH,
-    BATCH_RANK,
-    COUNT,
-    DIVISORS,
-    OUT_OF_CACHE,
-    OUTPUT_ROWS,
-    START,
-    STEP_X,
-    STOP,
-    TABLE,
-    WINDOW_WIDTH,
-)
+from lunette.kernels.cpu.schedule.records import PLAN, X
 from lunette.kernels.cpu.simd.half import dtype_of
 from lunette.kernels.cpu.simd.prefetch import prefetch_in_order
 from lunette.kernels.cpu.simd.shuffle import slide
@@ -43,6 +27,8 @@ from lunette.kernels.cpu.simd.vec import vec
 from lunette.kernels.cpu.tuning import NARROW_MAX_COLUMNS
 
 __all__ = ["kernel"]
+
+plan_of = PLAN.at
 
 
 @cache
@@ -109,19 +95,19 @@ def kernel(dtype: str) -> Any:
         store(s, to, total)
 
     @compiled
-    def some_at_once(x, y, s, g, divisors, first, last):
+    def some_at_once(x, y, s, plan, divisors, first, last):
         """Items with one window each, a vector of them at a time; gives the first that is left.
 
         What the columns of each add up to is a row of s, or half of one. Blocks of these are turned, and added one after the other.
         """
         noinline()
-        table = g[AXES + AXIS_WIDTH + TABLE]
-        size, next_item = g[table + STOP] - g[table + START], g[BATCH + 1]
-        if g[BATCH + 2] != 1:
+        table = plan.axes[1].windows
+        size, next_item = table[0].stop - table[0].start, plan.batch[0].x_stride
+        if plan.batch[0].y_stride != 1:
             return first
-        rows, pitch, _ = rows_of(g, 0)
-        at, to = cell_place(g, 0, 0, 0, 0, STEP_X) + g[table + START], output_row(g, 0, 1)
-        count = broadcast(work(cells_of_row(g, 0)) * divisors[0])
+        rows, pitch, _ = rows_of(plan, 0)
+        at, to = cell_place(plan, 0, 0, 0, 0, X) + table[0].start, output_row(plan, 0, 1)
+        count = broadcast(work(cells_of_row(plan, 0)) * divisors[0])
         whole = min(size, NARROW_MAX_COLUMNS)
         padded = whole + width - whole % width
         turned = width * padded
@@ -141,7 +127,7 @@ def kernel(dtype: str) -> Any:
             else:
                 done = 0
                 if as_it_is:  # noqa: SIM102 — elsewhere it is not compiled
-                    if (rows == 1) & (items == width) & (g[OUT_OF_CACHE] == 0):
+                    if (rows == 1) & (items == width) & (plan.out_of_cache == 0):
                         # A row is its own sums: whole vectors are turned where they lie. What memory has to send first comes
                         # sooner row by row.
                         for column in range(0, size - width + 1, width):
@@ -153,7 +139,7 @@ def kernel(dtype: str) -> Any:
                     cells = min(NARROW_MAX_COLUMNS, size - begin)
                     for i in range(items):
                         item = place + i * next_item + begin
-                        from_x(x, item, pitch, rows, s, i * padded, cells, g[OUT_OF_CACHE] != 0)
+                        from_x(x, item, pitch, rows, s, i * padded, cells, plan.out_of_cache != 0)
                     for column in range(0, cells, width):
                         turn(s, column, padded, s, turned)
                         for c in range(min(width, cells - column)):
@@ -167,26 +153,26 @@ def kernel(dtype: str) -> Any:
         return last
 
     @intrinsics.kernel
-    def average_windows(x_at, y_at, z_at, scratch_at, g_at, room, first, last):
-        g, s = pointer(g_at, types.int64), pointer(scratch_at, work)
-        x, y, divisors = pointer(x_at, memory), pointer(y_at, kept), pointer(g[DIVISORS], work)
-        e = AXES + AXIS_WIDTH
-        m, table = g[e + COUNT], g[e + TABLE]
+    def average_windows(x_at, y_at, z_at, scratch_at, plan_at, room, first, last):
+        plan, s = plan_of(plan_at), pointer(scratch_at, work)
+        x, y, divisors = pointer(x_at, memory), pointer(y_at, kept), pointer(plan.divisors, work)
+        w_axis = plan.axes[1]
+        m, table = w_axis.out_len, w_axis.windows
         known, place, to, rows, pitch, factor = -1, 0, 0, 0, 0, work(1)
         if room > 1:  # units are so many items
-            first, last = first * room, min(last * room, g[BATCH])
-        if (m == 1) & (g[OUTPUT_ROWS] == 1) & (g[BATCH_RANK] == 1):
-            first = some_at_once(x, y, s, g, divisors, first, last)
+            first, last = first * room, min(last * room, plan.batch[0].length)
+        if (m == 1) & (plan.output_rows == 1) & (plan.batch_rank == 1):
+            first = some_at_once(x, y, s, plan, divisors, first, last)
         for unit in range(first, last):
-            item, row = parted(unit, g[OUTPUT_ROWS])
+            item, row = parted(unit, plan.output_rows)
             if row != known:
-                known, place, to = row, cell_place(g, row, 0, 0, 0, STEP_X), output_row(g, row, 1)
-                rows, pitch, _ = rows_of(g, row)
-                factor = work(cells_of_row(g, row))
-            base, target = batch_offset(g, item, 0) + place, batch_offset(g, item, 1) + to
+                known, place, to = row, cell_place(plan, row, 0, 0, 0, X), output_row(plan, row, 1)
+                rows, pitch, _ = rows_of(plan, row)
+                factor = work(cells_of_row(plan, row))
+            base, target = batch_offset(plan, item, 0) + place, batch_offset(plan, item, 1) + to
             for j in range(m):
-                start = g[table + WINDOW_WIDTH * j + START]
-                size = g[table + WINDOW_WIDTH * j + STOP] - start
+                start = table[j].start
+                size = table[j].stop - start
                 for c in range(0, size, width):
                     add_rows(x, base + start + c, pitch, rows, size - c, s, c)
                 total = zero

@@ -12,36 +12,12 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from numba import types
-
 from lunette.kernels.cpu.jit import intrinsics
 from lunette.kernels.cpu.jit.intrinsics import alwaysinline, compiled, pointer
 from lunette.kernels.cpu.micro.divisors import counted, divisor
 from lunette.kernels.cpu.micro.index import batch_offset
-from lunette.kernels.cpu.schedule.slots import (
-    AXES,
-    AXIS_WIDTH,
-    COUNT,
-    DILATION,
-    DIRECT,
-    DIVISORS,
-    EXTENT,
-    KERNEL,
-    MEMBERS,
-    ORIGIN,
-    RANK,
-    READ_BY,
-    SLABS,
-    SLABS_AT,
-    SPREAD_SECOND,
-    START,
-    STEP_Y,
-    STOP,
-    STREAM,
-    STRIDE,
-    TABLE,
-    WINDOW_WIDTH,
-)
+from lunette.kernels.cpu.schedule.records import PLAN
+from lunette.kernels.cpu.schedule.slots import DIRECT
 from lunette.kernels.cpu.simd.half import dtype_of
 from lunette.kernels.cpu.simd.streaming import stream, stream_fence
 from lunette.kernels.cpu.simd.vec import vec
@@ -49,26 +25,28 @@ from lunette.kernels.cpu.tuning import LINE
 
 __all__ = ["kernel"]
 
+plan_of = PLAN.at
+
 
 @compiled
-def outer_reader(g, number):
+def outer_reader(plan, number):
     """The output that reads position `number` of all axes but the last two: its number, or −1 for none.
 
     And where its rows begin in the outputs' gradient, and the cells that count on these axes.
     """
     reader, at, factor, scale = 0, 0, 1.0, 1
-    for axis in range(g[RANK] - 3, -1, -1):
-        f = AXES + axis * AXIS_WIDTH
-        w = g[f + READ_BY] + WINDOW_WIDTH * (number % g[f + EXTENT])
-        number //= g[f + EXTENT]
-        if g[w + MEMBERS] == 0:
+    for axis in range(plan.rank - 3, -1, -1):
+        entry = plan.axes[axis]
+        w = entry.readers[number % entry.in_len]
+        number //= entry.in_len
+        if w.in_bounds == 0:
             return -1, 0, 1.0
         reader, at, scale = (
-            reader + scale * g[w + START],
-            at + g[w + START] * g[f + STEP_Y],
-            scale * g[f + COUNT],
+            reader + scale * w.start,
+            at + w.start * entry.y_stride,
+            scale * entry.out_len,
         )
-        factor *= counted(g, axis, g[w + START])
+        factor *= counted(plan, axis, w.start)
     return reader, at, factor
 
 
@@ -106,16 +84,11 @@ def kernel(dtype: str) -> Any:
         return add(value, broadcast(zero))  # a gradient is a sum from +0: it is never −0
 
     @compiled
-    def expand(gy, at, s, to, g, e, divisors, factor):
+    def expand(gy, at, s, to, axis, divisors, factor):
         """Spread the shares of a row over the positions of a row at `to`; those without a reader are left."""
         alwaysinline()
-        m, far, table, lead = g[e + COUNT], g[e + STEP_Y], g[e + TABLE], broadcast(factor)
-        if (
-            (g[e + STRIDE] == 2)
-            & (g[e + ORIGIN] == 0)
-            & (g[e + KERNEL] == 2)
-            & (g[e + DILATION] == 1)
-        ):
+        m, far, table, lead = axis.out_len, axis.y_stride, axis.windows, broadcast(factor)
+        if (axis.stride == 2) & (axis.origin == 0) & (axis.taps == 2) & (axis.dilation == 1):
             for j in range(0, m, width):
                 value = shares(gy, at, far, j, m, divisors, lead)
                 store(s, to + 2 * j, interleave_lower(value, value))
@@ -124,9 +97,9 @@ def kernel(dtype: str) -> Any:
         for j in range(0, m, width):
             store(s, to - width, shares(gy, at, far, j, m, divisors, lead))
             for i in range(j, min(m, j + width)):
-                w, value = table + WINDOW_WIDTH * i, broadcast(s[to - width + i - j])
-                for p in range(g[w + START], g[w + STOP], width):
-                    store_n(s, to + p, value, g[w + STOP] - p)
+                w, value = table[i], broadcast(s[to - width + i - j])
+                for p in range(w.start, w.stop, width):
+                    store_n(s, to + p, value, w.stop - p)
 
     @compiled
     def store_row(s, at, gx, to, n, streaming):
@@ -146,47 +119,52 @@ def kernel(dtype: str) -> Any:
             store_gx_part(gx, to + whole, load(s, at + whole), n - whole)
 
     @intrinsics.kernel
-    def spread_rows(x_at, gy_at, gx_at, scratch_at, g_at, room, first, last):
-        g, s = pointer(g_at, types.int64), pointer(scratch_at, work)
+    def spread_rows(x_at, gy_at, gx_at, scratch_at, plan_at, room, first, last):
+        plan, s = plan_of(plan_at), pointer(scratch_at, work)
         gy, gx = pointer(gy_at, memory), pointer(gx_at, memory)
-        rank, divisors = g[RANK], pointer(g[DIVISORS], work)
-        e = AXES + (rank - 1) * AXIS_WIDTH
-        f = e - AXIS_WIDTH
-        streaming = (g[STREAM] == DIRECT) & (gx_at % LINE == 0)
+        rank, divisors = plan.rank, pointer(plan.divisors, work)
+        w_axis, h_axis = plan.axes[rank - 1], plan.axes[rank - 2]
+        streaming = (plan.stream == DIRECT) & (gx_at % LINE == 0)
         n, lines, rows, nothing, row = (
-            g[e + EXTENT],
-            g[f + EXTENT],
+            w_axis.in_len,
+            h_axis.in_len,
             1,
             width,
-            width + g[SPREAD_SECOND],
+            width + plan.spread_second,
         )
         for c in range(n + 2 * width):
             s[nothing + c] = s[row + c] = zero
         for axis in range(1, rank - 1):
-            rows *= g[AXES + axis * AXIS_WIDTH + EXTENT]
+            rows *= plan.axes[axis].in_len
         for unit in range(first, last):
-            item, slab = unit // g[SLABS], g[SLABS_AT] + 4 * (unit % g[SLABS])
-            source, target = batch_offset(g, item, 1), batch_offset(g, item, 2)
-            begin, end = g[slab] * rows, g[slab + 1] * rows
+            item, slab = unit // plan.slab_count, plan.slabs[unit % plan.slab_count]
+            source, target = batch_offset(plan, item, 1), batch_offset(plan, item, 2)
+            begin, end = slab.low * rows, slab.high * rows
             position, line = begin // lines, begin % lines
-            reader, at, factor = outer_reader(g, position)
+            reader, at, factor = outer_reader(plan, position)
             known, other = -1, -1
             for number in range(begin, end):
-                w = g[f + READ_BY] + WINDOW_WIDTH * line
+                w = h_axis.readers[line]
                 place = nothing
-                if (reader >= 0) & (g[w + MEMBERS] > 0):
+                if (reader >= 0) & (w.in_bounds > 0):
                     place = row
-                    if (g[w + START] != known) | (reader != other):
-                        known, other = g[w + START], reader
-                        lead = work(divisor(g, factor * counted(g, rank - 2, known)))
+                    if (w.start != known) | (reader != other):
+                        known, other = w.start, reader
+                        lead = work(divisor(plan, factor * counted(plan, rank - 2, known)))
                         expand(
-                            gy, source + at + known * g[f + STEP_Y], s, row, g, e, divisors, lead
+                            gy,
+                            source + at + known * h_axis.y_stride,
+                            s,
+                            row,
+                            w_axis,
+                            divisors,
+                            lead,
                         )
                 store_row(s, place, gx, target + number * n, n, streaming)
                 line += 1
                 if line == lines:
                     position, line = position + 1, 0
-                    reader, at, factor = outer_reader(g, position)
+                    reader, at, factor = outer_reader(plan, position)
         stream_fence()
 
     return spread_rows

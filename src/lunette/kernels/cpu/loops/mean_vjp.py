@@ -14,44 +14,19 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from numba import types
-
 from lunette.kernels.cpu.jit import intrinsics
 from lunette.kernels.cpu.jit.intrinsics import compiled, noinline, pointer
 from lunette.kernels.cpu.micro.divisors import cells_of_row
 from lunette.kernels.cpu.micro.index import batch_offset, output_row
 from lunette.kernels.cpu.micro.reduce_across import across_between
 from lunette.kernels.cpu.micro.rows import averaged, moves, passes
-from lunette.kernels.cpu.schedule.slots import (
-    AXES,
-    AXIS_WIDTH,
-    CHANNEL_STEP,
-    CHANNELS,
-    COUNT,
-    DILATION,
-    DIVISORS,
-    EXTENT,
-    KERNEL,
-    MEMBERS,
-    ORIGIN,
-    RANK,
-    READ_BY,
-    SLABS,
-    SLABS_AT,
-    SPREAD_END,
-    SPREAD_LEFT,
-    SPREAD_ROW,
-    SPREAD_SECOND,
-    START,
-    STEP,
-    STEP_Y,
-    STRIDE,
-    WINDOW_WIDTH,
-)
+from lunette.kernels.cpu.schedule.records import PLAN
 from lunette.kernels.cpu.simd.half import dtype_of
 from lunette.kernels.cpu.simd.vec import vec
 
 __all__ = ["kernel"]
+
+plan_of = PLAN.at
 
 
 @cache
@@ -101,44 +76,49 @@ def kernel(dtype: str) -> Any:
                 store_n(s, to + c + width, interleave_upper(a, b), max(0, left - width))
 
     @compiled
-    def across_axis(s, g, table, at, to, first, begin, end, span):
+    def across_axis(s, table, at, to, first, begin, end, span):
         """Sum rows first, first + 1, … at `at` over the readers of positions begin … end."""
         noinline()
         for p in range(begin, end):
-            w = table + WINDOW_WIDTH * p
+            w = table[p]
             place = to + (p - begin) * span
-            if g[w + MEMBERS] == 0:
+            if w.in_bounds == 0:
                 for c in range(span):
                     s[place + c] = zero
             else:
-                row = at + (g[w + START] - first) * span
-                across(s, row, g[w + STEP] * span, g[w + MEMBERS], place, span, False)
+                row = at + (w.start - first) * span
+                across(s, row, w.step * span, w.in_bounds, place, span, False)
 
     @intrinsics.kernel
-    def spread(x_at, gy_at, gx_at, scratch_at, g_at, room, first, last):
-        g, s = pointer(g_at, types.int64), pointer(scratch_at, work)
+    def spread(x_at, gy_at, gx_at, scratch_at, plan_at, room, first, last):
+        plan, s = plan_of(plan_at), pointer(scratch_at, work)
         gy, gx = pointer(gy_at, memory), pointer(gx_at, memory)
-        rank, wide, lane = g[RANK], max(1, g[CHANNELS]), g[CHANNELS] > 0
-        e = AXES + (rank - 1) * AXIS_WIDTH
-        n, m, far, table = g[e + EXTENT], g[e + COUNT], g[e + STEP_Y], g[e + READ_BY]
+        rank, wide, lane = plan.rank, max(1, plan.channels), plan.channels > 0
+        w_axis = plan.axes[rank - 1]
+        n, m, far, table = w_axis.in_len, w_axis.out_len, w_axis.y_stride, w_axis.readers
         stride, origin, dilation, size = (
-            g[e + STRIDE],
-            g[e + ORIGIN],
-            g[e + DILATION],
-            g[e + KERNEL],
+            w_axis.stride,
+            w_axis.origin,
+            w_axis.dilation,
+            w_axis.taps,
         )
-        row, divisors = g[SPREAD_ROW], pointer(g[DIVISORS], work)
-        left = row + g[SPREAD_LEFT] * wide
+        row, divisors = plan.spread_row, pointer(plan.divisors, work)
+        left = row + plan.spread_left * wide
         alike = (not lane) & (size > 0) & ((dilation == 1) | (size == 1))
-        for c in range(row, g[SPREAD_END]):
+        for c in range(row, plan.spread_end):
             s[c] = zero
         lines = 1
         for axis in range(1, rank - 1):
-            lines *= g[AXES + axis * AXIS_WIDTH + COUNT]
+            lines *= plan.axes[axis].out_len
         for unit in range(first, last):
-            item, slab = unit // g[SLABS], g[SLABS_AT] + 4 * (unit % g[SLABS])
-            source, target = batch_offset(g, item, 1), batch_offset(g, item, 2)
-            low, high, begin, end = g[slab], g[slab + 1], g[slab + 2], g[slab + 3]
+            item, slab = unit // plan.slab_count, plan.slabs[unit % plan.slab_count]
+            source, target = batch_offset(plan, item, 1), batch_offset(plan, item, 2)
+            low, high, begin, end = (
+                slab.low,
+                slab.high,
+                slab.first,
+                slab.last,
+            )
             from_j, to_j, from_p, to_p = 0, m, 0, n
             if rank == 1:
                 from_j, to_j, from_p, to_p = begin, end, low, high
@@ -147,12 +127,18 @@ def kernel(dtype: str) -> Any:
             for i in range(begin, end):
                 for line in range(lines):
                     row = i * lines + line
-                    at, factor = source + output_row(g, row, 1), cells_of_row(g, row)
+                    at, factor = source + output_row(plan, row, 1), cells_of_row(plan, row)
                     start, outputs = left + from_j * wide, (to_j - from_j) * wide
-                    if lane & ((far != wide) | (g[CHANNEL_STEP] != 1)):
+                    if lane & ((far != wide) | (plan.channel_stride != 1)):
                         for j in range(from_j, to_j):
                             load_row(
-                                gy, at + j * far, g[CHANNEL_STEP], s, left + j * wide, wide, zero
+                                gy,
+                                at + j * far,
+                                plan.channel_stride,
+                                s,
+                                left + j * wide,
+                                wide,
+                                zero,
                             )
                     else:
                         step = 1 if lane else far
@@ -161,38 +147,38 @@ def kernel(dtype: str) -> Any:
                         s, start, 0, 1, divisors, from_j * wide, work(factor), s, start, outputs
                     )
                     if lane:
-                        across_axis(s, g, table, left, to, 0, from_p, to_p, wide)
+                        across_axis(s, table, left, to, 0, from_p, to_p, wide)
                     elif alike & (stride == 1):
                         at = left + from_p - origin - size + 1
                         along(s, at, to, to_p - from_p, 1, 1, size, False)
                     elif alike & (stride == 2) & (size > 1):
                         by_two(s, left, to, from_p, to_p - from_p, origin, size)
                     else:
-                        along_table(s, left, g, table, to, from_p, to_p)
+                        along_table(s, left, table, to, from_p, to_p)
                     to += (to_p - from_p) * wide
                     if rank == 1:
                         for c in range(outputs + width):
                             s[start + c] = zero
-            span, here, there = (to_p - from_p) * wide, 0, g[SPREAD_SECOND]
+            span, here, there = (to_p - from_p) * wide, 0, plan.spread_second
             if rank == 1:
                 store_row(s, 0, gx, target + low * wide, span)
                 continue
             before = lines
             for axis in range(rank - 2, 0, -1):
-                f = AXES + axis * AXIS_WIDTH
-                before //= g[f + COUNT]
+                entry = plan.axes[axis]
+                before //= entry.out_len
                 for line in range((end - begin) * before):
-                    at, to = here + line * g[f + COUNT] * span, there + line * g[f + EXTENT] * span
-                    across_axis(s, g, g[f + READ_BY], at, to, 0, 0, g[f + EXTENT], span)
-                span *= g[f + EXTENT]
+                    at, to = here + line * entry.out_len * span, there + line * entry.in_len * span
+                    across_axis(s, entry.readers, at, to, 0, 0, entry.in_len, span)
+                span *= entry.in_len
                 here, there = there, here
             for p in range(low, high):
-                w = g[AXES + READ_BY] + WINDOW_WIDTH * p
-                if g[w + MEMBERS] == 0:
+                w = plan.axes[0].readers[p]
+                if w.in_bounds == 0:
                     for c in range(span):
                         gx[target + p * span + c] = memory(0)
                 else:
-                    at, step = here + (g[w + START] - begin) * span, g[w + STEP] * span
-                    to_gx(s, at, step, g[w + MEMBERS], gx, target + p * span, span, False)
+                    at, step = here + (w.start - begin) * span, w.step * span
+                    to_gx(s, at, step, w.in_bounds, gx, target + p * span, span, False)
 
     return spread

@@ -17,8 +17,6 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from numba import types
-
 from lunette.kernels.cpu.jit import intrinsics
 from lunette.kernels.cpu.jit.intrinsics import compiled, noinline, pointer
 from lunette.kernels.cpu.micro.divide_by_count import doubles, finished
@@ -28,40 +26,14 @@ from lunette.kernels.cpu.micro.log_step import log_step
 from lunette.kernels.cpu.micro.reduce_across import across_between
 from lunette.kernels.cpu.micro.reduce_along import along_input
 from lunette.kernels.cpu.micro.rows import inside, moves, passes
-from lunette.kernels.cpu.schedule.slots import (
-    AXES,
-    AXIS_WIDTH,
-    CHANNELS,
-    COUNT,
-    DILATION,
-    DIVISORS,
-    EXTENT,
-    KERNEL,
-    LEFT,
-    MEMBERS,
-    ORIGIN,
-    OUT_OF_CACHE,
-    PADDED,
-    RANK,
-    RESULT,
-    ROW,
-    ROW_SIZE,
-    SECOND,
-    START,
-    STEP,
-    STEP_X,
-    STRIDE,
-    TABLE,
-    THIRD,
-    TILE,
-    TILES,
-    WINDOW_WIDTH,
-)
+from lunette.kernels.cpu.schedule.records import PLAN
 from lunette.kernels.cpu.simd.half import dtype_of
 from lunette.kernels.cpu.simd.streaming import stream_fence
 from lunette.kernels.cpu.simd.vec import vec
 
 __all__ = ["kernel"]
+
+plan_of = PLAN.at
 
 
 @cache
@@ -122,45 +94,49 @@ def kernel(dtype: str, last: str, doubling: bool) -> Any:
         clear(s, at, reach + width)
 
     @compiled
-    def across_axis(s, g, axis, at, low, n, first, last, to, span):
+    def across_axis(s, plan, axis, at, held, outputs, target):
         """Outputs first … last of an axis, from rows of `span` cells at positions low … low + n."""
         noinline()
-        e = AXES + axis * AXIS_WIDTH
-        if doubling and doubles(g, axis):
-            stride, dilation, size = g[e + STRIDE], g[e + DILATION], g[e + KERNEL]
-            begin = stride * first + g[e + ORIGIN]
+        low, n = held
+        first, last = outputs
+        to, span = target
+        entry = plan.axes[axis]
+        if doubling and doubles(plan, axis):
+            stride, dilation, size = entry.stride, entry.dilation, entry.taps
+            begin = stride * first + entry.origin
             reach = stride * (last - first - 1) + dilation * (size - 1) + 1
             for q in range(reach):
-                row = g[PADDED] + q * span
+                row = plan.padded + q * span
                 if low <= begin + q < low + n:
                     across(s, at + (begin + q - low) * span, 0, 1, row, span, False)
                 else:
                     clear(s, row, span)
-            doubled(s, g[PADDED], to, last - first, stride, dilation, size, span)
+            doubled(s, plan.padded, to, last - first, stride, dilation, size, span)
             return
         for i in range(first, last):
-            w, place = g[e + TABLE] + WINDOW_WIDTH * i, to + (i - first) * span
-            if g[w + MEMBERS] == 0:
+            w, place = entry.windows[i], to + (i - first) * span
+            if w.in_bounds == 0:
                 clear(s, place, span)
             else:
-                row = at + (g[w + START] - low) * span
-                across(s, row, g[w + STEP] * span, g[w + MEMBERS], place, span, False)
+                row = at + (w.start - low) * span
+                across(s, row, w.step * span, w.in_bounds, place, span, False)
 
     @compiled
-    def last_axis(s, at, pitch, rows, g, room, to, from_j, to_j):
+    def last_axis(s, at, pitch, rows, plan, room, to, columns):
         """Sums of windows from_j … to_j of `rows` lines, `pitch` apart in s from `at` on, to s[to …]."""
         noinline()
-        e = AXES + (g[RANK] - 1) * AXIS_WIDTH
-        n, table, dilation, size = g[e + EXTENT], g[e + TABLE], g[e + DILATION], g[e + KERNEL]
+        from_j, to_j = columns
+        w_axis = plan.axes[plan.rank - 1]
+        n, table, dilation, size = w_axis.in_len, w_axis.windows, w_axis.dilation, w_axis.taps
         stride, origin, left, outputs = (
-            g[e + STRIDE],
-            g[e + ORIGIN],
-            g[ROW] + g[LEFT],
+            w_axis.stride,
+            w_axis.origin,
+            plan.row + plan.left,
             to_j - from_j,
         )
         if near:
             first, last = inside(from_j, to_j, n, stride, origin, size, width)
-            windows = (from_j, first, last, to_j, stride, origin, size, g, table)
+            windows = (from_j, first, last, to_j, stride, origin, size, table)
             along_s(s, at, pitch, rows, n, s, to, *windows)
             return
         for r in range(rows):
@@ -168,69 +144,69 @@ def kernel(dtype: str, last: str, doubling: bool) -> Any:
             if long:
                 long_s(s, here, n, from_j, to_j, s, room, there, stride, origin, size)
             elif (size == 0) | ((stride >= size) & (size > 4)):
-                along_table(s, here, g, table, there, from_j, to_j)
+                along_table(s, here, table, there, from_j, to_j)
             else:
-                if g[RANK] > 1:
+                if plan.rank > 1:
                     across(s, here, 0, 1, left, n, False)
                 start = left + origin + stride * from_j
-                if doubling and doubles(g, g[RANK] - 1):
+                if doubling and doubles(plan, plan.rank - 1):
                     by_doubling(s, start, there, outputs, stride, dilation, size)
                 else:
                     along(s, start, there, outputs, stride, dilation, size, False)
 
     @intrinsics.kernel
-    def reduce_columns(x_at, y_at, z_at, scratch_at, g_at, room, first, last):
-        g, s = pointer(g_at, types.int64), pointer(scratch_at, work)
+    def reduce_columns(x_at, y_at, z_at, scratch_at, plan_at, room, first, last):
+        plan, s = plan_of(plan_at), pointer(scratch_at, work)
         x, y = pointer(x_at, memory), pointer(y_at, kept)
-        rank, wide = g[RANK], max(1, g[CHANNELS])
-        e = AXES + (rank - 1) * AXIS_WIDTH
-        n, m, far = g[e + EXTENT], g[e + COUNT], g[e + STEP_X]
-        row, left, divisors = g[ROW], g[ROW] + g[LEFT], pointer(g[DIVISORS], work)
-        clear(s, row, g[ROW_SIZE])
+        rank, wide = plan.rank, max(1, plan.channels)
+        w_axis = plan.axes[rank - 1]
+        n, m, far = w_axis.in_len, w_axis.out_len, w_axis.x_stride
+        row, left, divisors = plan.row, plan.row + plan.left, pointer(plan.divisors, work)
+        clear(s, row, plan.row_size)
         lines = 1
         for axis in range(1, rank - 1):
-            lines *= g[AXES + axis * AXIS_WIDTH + EXTENT]
+            lines *= plan.axes[axis].in_len
         row_cells = n * wide
         in_row = (far == 1) & (not lane)
         as_one = lane & (far == wide)  # positions of a row lie side by side, lanes and all
-        at_once, distant = (rank == 2) & (not lane), g[OUT_OF_CACHE] != 0
+        at_once, distant = (rank == 2) & (not lane), plan.out_of_cache != 0
         for unit in range(first, last):
-            item, tile = unit // g[TILES], unit % g[TILES]
-            base, target = batch_offset(g, item, 0), batch_offset(g, item, 1)
-            begin, end = tile * g[TILE], min(g[AXES + COUNT], (tile + 1) * g[TILE])
+            item, tile = unit // plan.tiles, unit % plan.tiles
+            base, target = batch_offset(plan, item, 0), batch_offset(plan, item, 1)
+            begin, end = tile * plan.tile, min(plan.axes[0].out_len, (tile + 1) * plan.tile)
             from_j, to_j, from_p, to_p = 0, m, 0, n
             block = lines * row_cells
-            area = g[SECOND]
+            area = plan.second_area
             if rank == 1:
                 from_j, to_j = begin, end
                 begin, end = 0, 1
             outputs = to_j - from_j
             # The first axis, into the second area: a block for each of its outputs.
             if rank == 1:
-                from_p, to_p = receptive_range(g, 0, from_j, to_j)
+                from_p, to_p = receptive_range(plan, 0, from_j, to_j)
                 if lane:
                     for p in range(from_p, to_p):
                         load_row(x, base + p * far, 1, s, area + (p - from_p) * wide, wide, zero)
                 else:
                     load_row(x, base + from_p * far, far, s, left + from_p, to_p - from_p, zero)
-            elif doubling and doubles(g, 0):
-                low, high = receptive_range(g, 0, begin, end)
+            elif doubling and doubles(plan, 0):
+                low, high = receptive_range(plan, 0, begin, end)
                 for position in range(low, high):
                     for line in range(lines):
-                        at = base + input_line(g, line, 0) + position * g[AXES + STEP_X]
+                        at = base + input_line(plan, line, 0) + position * plan.axes[0].x_stride
                         to = ((position - low) * lines + line) * row_cells
                         if lane:
                             for p in range(n):
                                 load_row(x, at + p * far, 1, s, to + p * wide, wide, zero)
                         else:
                             load_row(x, at, far, s, to, n, zero)
-                across_axis(s, g, 0, 0, low, high - low, begin, end, area, block)
+                across_axis(s, plan, 0, 0, (low, high - low), (begin, end), (area, block))
             else:
                 for i in range(begin, end):
-                    w = g[AXES + TABLE] + WINDOW_WIDTH * i
-                    step, count = g[w + STEP] * g[AXES + STEP_X], g[w + MEMBERS]
+                    w = plan.axes[0].windows[i]
+                    step, count = w.step * plan.axes[0].x_stride, w.in_bounds
                     for line in range(lines):
-                        at = base + input_line(g, line, 0) + g[w + START] * g[AXES + STEP_X]
+                        at = base + input_line(plan, line, 0) + w.start * plan.axes[0].x_stride
                         to = area + ((i - begin) * lines + line) * row_cells
                         if count == 0:
                             clear(s, to, row_cells)
@@ -249,34 +225,36 @@ def kernel(dtype: str, last: str, doubling: bool) -> Any:
                             clear(s, row, n + width)
             if at_once:
                 # All sums of a tile before the first mean: what is just written is slow to read.
-                last_axis(s, area, block, end - begin, g, room, 0, from_j, to_j)
+                last_axis(s, area, block, end - begin, plan, room, 0, (from_j, to_j))
             for i in range(begin, end):
                 # The axes between, block by block, from one area to the other.
-                here, there, other = area + (i - begin) * block, 0, g[THIRD]
+                here, there, other = area + (i - begin) * block, 0, plan.third_area
                 before, span = 1, block
                 for axis in range(1, rank - 1):
-                    f = AXES + axis * AXIS_WIDTH
-                    cells, made = g[f + EXTENT], g[f + COUNT]
+                    entry = plan.axes[axis]
+                    cells, made = entry.in_len, entry.out_len
                     span //= cells
                     for line in range(before):
                         at, to = here + line * cells * span, there + line * made * span
-                        across_axis(s, g, axis, at, 0, cells, 0, made, to, span)
+                        across_axis(s, plan, axis, at, (0, cells), (0, made), (to, span))
                     before *= made
                     here, there, other = there, other, there
                 # The last axis, line by line.
                 for line in range(before):
-                    at, to = here + line * row_cells, g[RESULT]
+                    at, to = here + line * row_cells, plan.result
                     result = target + (line + i * before) * m * wide + from_j * wide
                     if at_once:
                         to = (i - begin) * outputs
                     elif lane:
                         cells = to_p - from_p
-                        across_axis(s, g, rank - 1, at, from_p, cells, from_j, to_j, to, wide)
+                        across_axis(
+                            s, plan, rank - 1, at, (from_p, cells), (from_j, to_j), (to, wide)
+                        )
                     else:
                         at = left if rank == 1 else at
-                        last_axis(s, at, 0, 1, g, room, to, from_j, to_j)
-                    factor = cells_of_row(g, i * before + line)
-                    finish(s, g, to, divisors, factor, y, result, from_j, to_j)
+                        last_axis(s, at, 0, 1, plan, room, to, (from_j, to_j))
+                    factor = cells_of_row(plan, i * before + line)
+                    finish(s, plan, to, divisors, factor, y, result, from_j, to_j)
             if (rank == 1) & (not lane):
                 clear(s, left + from_p, to_p - from_p + width)
         stream_fence()

@@ -24,27 +24,8 @@ from lunette.kernels.cpu.micro.index import (
     place_of,
     readers_of_row,
 )
-from lunette.kernels.cpu.schedule.slots import (
-    AXES,
-    AXIS_WIDTH,
-    CHANNELS,
-    COUNT,
-    DIRECT,
-    EXTENT,
-    LIST,
-    MEMBERS,
-    OUTPUT_ROWS,
-    RANK,
-    READ_BY,
-    START,
-    STEP,
-    STEP_X,
-    STEP_Y,
-    STEP_Z,
-    STREAM,
-    TABLE,
-    WINDOW_WIDTH,
-)
+from lunette.kernels.cpu.schedule.records import NHWC_PLAN
+from lunette.kernels.cpu.schedule.slots import DIRECT
 from lunette.kernels.cpu.simd.half import dtype_of
 from lunette.kernels.cpu.simd.prefetch import prefetch_in_order
 from lunette.kernels.cpu.simd.streaming import store_or_stream, stream_fence
@@ -52,6 +33,8 @@ from lunette.kernels.cpu.simd.vec import vec
 from lunette.kernels.cpu.tuning import LINE
 
 __all__ = ["gather_kernel", "kernel"]
+
+plan_of = NHWC_PLAN.at
 
 MANY = 256
 """Cells of a window, at most, that a vector of channels goes through by itself; of larger ones positions come in the order of memory,
@@ -148,9 +131,11 @@ def kernel(dtype: str, verb: str, split: bool) -> Any:
                     store_s(s, wide + c, add(load_s(s, wide + c), once))
 
     @compiled
-    def large_window(x, p, rows, values, k, wide, dx, q, others, window, s):
+    def large_window(x, p, rows, maximum, wide, tangent, window, s):
         """Sums and numbers of winners of all channels, in the order of memory, to s."""
         alwaysinline()
+        values, k = maximum
+        dx, q, others = tangent
         count, members, far, far_z = window
         for channel in range(2 * wide):
             s[channel] = zero
@@ -160,32 +145,32 @@ def kernel(dtype: str, verb: str, split: bool) -> Any:
                 add_winners(x, at, values, k, wide, dx, there, s)
 
     @intrinsics.kernel
-    def with_ties(x_at, b_at, c_at, scratch_at, g_at, values_at, first, last):
-        g, rows = pointer(g_at, types.int64), pointer(scratch_at, types.int64)
+    def with_ties(x_at, b_at, c_at, scratch_at, plan_at, values_at, first, last):
+        plan, rows = plan_of(plan_at), pointer(scratch_at, types.int64)
         x, values = pointer(x_at, memory), pointer(values_at, memory)
         b, c, shares = pointer(b_at, memory), pointer(c_at, memory), pointer(c_at, work)
-        rank, wide, most, lines = g[RANK], g[CHANNELS], g[LIST], g[OUTPUT_ROWS]
+        rank, wide, most, lines = plan.rank, plan.channels, plan.list_size, plan.output_rows
         others = pointer(scratch_at + 8 * most, types.int64)
         # After the lists, from a line on: sums, numbers of winners, ones.
         s = pointer(scratch_at + -(-40 * most // LINE) * LINE, work)
         for channel in range(wide):
             s[2 * wide + channel] = one
-        e = AXES + (rank - 1) * AXIS_WIDTH
-        m, table = g[e + COUNT], g[e + TABLE]
-        far, far_y, far_z = g[e + STEP_X], g[e + STEP_Y], g[e + STEP_Z]
+        w_axis = plan.axes[rank - 1]
+        m, table = w_axis.out_len, w_axis.windows
+        far, far_y, far_z = w_axis.x_stride, w_axis.y_stride, w_axis.z_stride
         for unit in range(first, last):
             item, row = unit // lines, unit % lines
-            base, third = batch_offset(g, item, 0), batch_offset(g, item, 2)
-            source = batch_offset(g, item, 1) + output_row(g, row, 1)
-            count, _ = list_offsets(g, rank - 1, row, rows, most)
+            base, third = batch_offset(plan, item, 0), batch_offset(plan, item, 2)
+            source = batch_offset(plan, item, 1) + output_row(plan, row, 1)
+            count, _ = list_offsets(plan, rank - 1, row, rows, most)
             for j in range(m):
-                w, k = table + WINDOW_WIDTH * j, (unit * m + j) * wide
-                start, step, members = g[w + START], g[w + STEP], g[w + MEMBERS]
+                w, k = table[j], (unit * m + j) * wide
+                start, step, members = w.start, w.step, w.in_bounds
                 p, q, given = base + start * far, third + start * far_z, source + j * far_y
                 window = (count, members, step * far, step * far_z)
                 large = count * members > MANY
                 if large:
-                    large_window(x, p, rows, values, k, wide, c, q, others, window, s)
+                    large_window(x, p, rows, (values, k), wide, (c, q, others), window, s)
                 for vector in range(0, wide, width):
                     # The last vector ends with the position, so it may repeat some channels of the one before.
                     v = min(vector, wide - width)
@@ -219,27 +204,31 @@ def gather_kernel(dtype: str, split: bool) -> Any:
     keep, zero = store_or_stream(outer), work(0)
 
     @intrinsics.kernel
-    def gather(x_at, shares_at, gx_at, scratch_at, g_at, values_at, first, last):
-        g = pointer(g_at, types.int64)
+    def gather(x_at, shares_at, gx_at, scratch_at, plan_at, values_at, first, last):
+        plan = plan_of(plan_at)
         x, gx = pointer(x_at, memory), pointer(gx_at, memory)
         shares, values = pointer(shares_at, number), pointer(values_at, memory)
-        rank, wide, most = g[RANK], g[CHANNELS], g[LIST]
+        rank, wide, most = plan.rank, plan.channels, plan.list_size
         rows = pointer(scratch_at, types.int64)
         grads = pointer(scratch_at + 8 * most, types.int64)
         codes = pointer(scratch_at + 16 * most, types.int64)
-        e, lines = AXES + (rank - 1) * AXIS_WIDTH, 1
+        w_axis, lines = plan.axes[rank - 1], 1
         for axis in range(rank - 1):
-            lines *= g[AXES + axis * AXIS_WIDTH + EXTENT]
-        n, m, far, list_at = g[e + EXTENT], g[e + COUNT], g[e + STEP_X], g[e + READ_BY]
-        apart_y = g[e + STEP_Y]
-        streaming = (g[STREAM] == DIRECT) & (gx_at % LINE == 0)
+            lines *= plan.axes[axis].in_len
+        n, m, far, list_at = w_axis.in_len, w_axis.out_len, w_axis.x_stride, w_axis.readers_at
+        apart_y = w_axis.y_stride
+        streaming = (plan.stream == DIRECT) & (gx_at % LINE == 0)
         for unit in range(first, last):
             item, row = unit // lines, unit % lines
-            at = batch_offset(g, item, 0) + place_of(g, row * n, 0)
-            source, before = batch_offset(g, item, 1), item * g[OUTPUT_ROWS]
-            count = readers_of_row(g, row, most, rows, grads, codes)
+            at = batch_offset(plan, item, 0) + place_of(plan, row * n, 0)
+            source, before = batch_offset(plan, item, 1), item * plan.output_rows
+            count = readers_of_row(plan, row, rows, grads, codes)
             for p in range(n):
-                begin, end, to = g[list_at + p], g[list_at + p + 1], (unit * n + p) * wide
+                begin, end, to = (
+                    plan.numbers[list_at + p],
+                    plan.numbers[list_at + p + 1],
+                    (unit * n + p) * wide,
+                )
                 for vector in range(0, wide, width):
                     # The last vector ends with the position, so it may repeat some channels of the one before.
                     c, total = min(vector, wide - width), broadcast(zero)
@@ -248,7 +237,7 @@ def gather_kernel(dtype: str, split: bool) -> Any:
                     for r in range(count):
                         k, i = (before + rows[r]) * m * wide + c, source + grads[r] + c
                         for reader in range(begin, end, 2):
-                            j = g[reader]
+                            j = plan.numbers[reader]
                             value = load(values, k + j * wide)
                             share = load_share(shares, i + j * apart_y)
                             total = add(total, where_winning(cell, value, share))

@@ -16,7 +16,6 @@ from numba import types
 
 from lunette.kernels.cpu.jit.intrinsics import alwaysinline, compiled, noinline
 from lunette.kernels.cpu.micro.rows import takes
-from lunette.kernels.cpu.schedule.slots import START, STEP, STOP, WINDOW_WIDTH
 from lunette.kernels.cpu.simd.vec import vec
 
 __all__ = ["ArgmaxPasses", "argmax_passes", "mark_of"]
@@ -87,13 +86,13 @@ def argmax_passes(work: Any) -> ArgmaxPasses:
             keep(s, q, to + j, maximum(best, value), where, m - j)
 
     @compiled
-    def along_table(s, q, at, g, table, to, first, last, raise_by):
+    def along_table(s, q, at, table, to, first, last, raise_by):
         """The same for windows first … last of a table, which do not lie alike; position 0 is at `at`."""
         noinline()
         for j in range(first, last):
-            w = table + WINDOW_WIDTH * j
-            best, where = s[at + g[w + START]], g[w + START]
-            for p in range(g[w + START] + g[w + STEP], g[w + STOP], g[w + STEP]):
+            w = table[j]
+            best, where = s[at + w.start], w.start
+            for p in range(w.start + w.step, w.stop, w.step):
                 if takes(best, s[at + p]):
                     best, where = s[at + p], p
             s[to + j - first] = best

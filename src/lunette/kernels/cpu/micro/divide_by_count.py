@@ -11,18 +11,6 @@ from typing import Any
 from lunette.kernels.cpu.jit.intrinsics import compiled, noinline
 from lunette.kernels.cpu.micro.log_step import scaled
 from lunette.kernels.cpu.micro.rows import averaged, inside
-from lunette.kernels.cpu.schedule.slots import (
-    AXES,
-    AXIS_WIDTH,
-    CHANNELS,
-    DILATION,
-    DIVISOR,
-    EXTENT,
-    KERNEL,
-    ORIGIN,
-    RANK,
-    STRIDE,
-)
 from lunette.kernels.cpu.simd.half import DType
 from lunette.kernels.cpu.tuning import DIRECT_SUM_MAX_TAPS
 
@@ -34,10 +22,10 @@ MANY = 2.0**60
 
 
 @compiled
-def doubles(g, axis):
+def doubles(plan, axis):
     """Whether windows of an axis are summed by doubling."""
-    e = AXES + axis * AXIS_WIDTH
-    return (g[e + KERNEL] > DIRECT_SUM_MAX_TAPS) & (g[e + KERNEL] > g[e + STRIDE])
+    entry = plan.axes[axis]
+    return (entry.taps > DIRECT_SUM_MAX_TAPS) & (entry.taps > entry.stride)
 
 
 @cache
@@ -47,21 +35,21 @@ def finished(outer: DType, doubling: bool) -> Any:
     average, scale = averaged(outer), scaled(outer)
 
     @compiled
-    def finish(s, g, at, divisors, factor, y, to, first, last):
+    def finish(s, plan, at, divisors, factor, y, to, first, last):
         """Outputs first … last of a line: sums over the cells that count.
 
         Whole windows that are summed by doubling multiply by the reciprocal instead: two roundings,
         where the sum has saved more.
         """
         noinline()
-        wide = max(1, g[CHANNELS])
+        wide = max(1, plan.channels)
         begin, size = first * wide, (last - first) * wide
-        if doubling and doubles(g, g[RANK] - 1) & (g[DIVISOR] == 0) & (factor < MANY):
-            e = AXES + (g[RANK] - 1) * AXIS_WIDTH
-            cells = g[e + DILATION] * (g[e + KERNEL] - 1) + 1
-            low, high = inside(first, last, g[e + EXTENT], g[e + STRIDE], g[e + ORIGIN], cells, 1)
+        if doubling and doubles(plan, plan.rank - 1) & (plan.divisor == 0) & (factor < MANY):
+            w_axis = plan.axes[plan.rank - 1]
+            cells = w_axis.dilation * (w_axis.taps - 1) + 1
+            low, high = inside(first, last, w_axis.in_len, w_axis.stride, w_axis.origin, cells, 1)
             middle, rest = (low - first) * wide, (high - first) * wide
-            reciprocal = work(1) / (work(factor) * work(g[e + KERNEL]))
+            reciprocal = work(1) / (work(factor) * work(w_axis.taps))
             average(s, at, 0, 1, divisors, begin, work(factor), y, to, middle)
             scale(s, at + middle, reciprocal, y, to + middle, rest - middle)
             at, to, begin, size = at + rest, to + rest, begin + rest, size - rest

@@ -6,33 +6,6 @@
 from __future__ import annotations
 
 from lunette.kernels.cpu.jit.intrinsics import compiled, noinline, real
-from lunette.kernels.cpu.schedule.slots import (
-    AXES,
-    AXIS_WIDTH,
-    BATCH,
-    BATCH_RANK,
-    BATCH_WIDTH,
-    BOX,
-    COUNT,
-    COUNTS,
-    DILATION,
-    EXTENT,
-    FLAT,
-    KERNEL,
-    MEMBERS,
-    ORIGIN,
-    RANK,
-    READ_BY,
-    START,
-    STEP,
-    STEP_X,
-    STEP_Y,
-    STEP_Z,
-    STOP,
-    STRIDE,
-    TABLE,
-    WINDOW_WIDTH,
-)
 
 __all__ = [
     "batch_offset",
@@ -58,41 +31,41 @@ def parted(number, parts):
 
 
 @compiled
-def batch_offset(g, item, array):
+def batch_offset(plan, item, array):
     """Where batch item number `item` begins in one of the three arrays."""
     offset = 0
-    for axis in range(g[BATCH_RANK] - 1, 0, -1):
-        entry = BATCH + axis * BATCH_WIDTH
-        offset += (item % g[entry]) * g[entry + 1 + array]
-        item //= g[entry]
+    for axis in range(plan.batch_rank - 1, 0, -1):
+        entry = plan.batch[axis]
+        offset += (item % entry.length) * entry.strides[array]
+        item //= entry.length
     # Of the first axis there is nothing left to divide, and mostly there is no other.
-    return offset + (item * g[BATCH + 1 + array] if g[BATCH_RANK] > 0 else 0)
+    return offset + (item * plan.batch[0].strides[array] if plan.batch_rank > 0 else 0)
 
 
 @compiled
-def output_row(g, row, array):
+def output_row(plan, row, array):
     """Where output row number `row` of an item begins in an output-shaped array."""
     offset = 0
-    for axis in range(g[RANK] - 2, -1, -1):
-        entry = AXES + axis * AXIS_WIDTH
-        row, i = parted(row, g[entry + COUNT])
-        offset += i * g[entry + STEP_X + array]
+    for axis in range(plan.rank - 2, -1, -1):
+        entry = plan.axes[axis]
+        row, i = parted(row, entry.out_len)
+        offset += i * entry.strides[array]
     return offset
 
 
 @compiled
-def place_of(g, flat, array):
+def place_of(plan, flat, array):
     """Offset in an input-shaped array of a flat position in the pooled axes."""
     offset = 0
-    for axis in range(g[RANK]):
-        e = AXES + axis * AXIS_WIDTH
-        offset += (flat // g[e + FLAT]) * g[e + STEP_X + array]
-        flat %= g[e + FLAT]
+    for axis in range(plan.rank):
+        entry = plan.axes[axis]
+        offset += (flat // entry.flat_stride) * entry.strides[array]
+        flat %= entry.flat_stride
     return offset
 
 
 @compiled
-def list_offsets(g, axes, output, lists, most):
+def list_offsets(plan, axes, output, lists, most):
     """The cells that a window reads on the first `axes` axes, in row-major order.
 
     `output` is its number among the outputs of these axes. Fills three lists of `most` each: offset in
@@ -102,20 +75,20 @@ def list_offsets(g, axes, output, lists, most):
     count, counted = 1, 1.0
     lists[0] = lists[most] = lists[2 * most] = 0
     for axis in range(axes):
-        entry = AXES + axis * AXIS_WIDTH
+        entry = plan.axes[axis]
         after = 1
         for later in range(axis + 1, axes):
-            after *= g[AXES + later * AXIS_WIDTH + COUNT]
-        window = g[entry + TABLE] + WINDOW_WIDTH * ((output // after) % g[entry + COUNT])
-        start, step, length = g[window + START], g[window + STEP], g[window + MEMBERS]
-        counted *= real(g[window + COUNTS])
+            after *= plan.axes[later].out_len
+        window = entry.windows[(output // after) % entry.out_len]
+        start, step, length = window.start, window.step, window.in_bounds
+        counted *= real(window.counted)
         for old in range(count - 1, -1, -1):  # from the back: each makes room for its own
             a, c, flat = lists[old], lists[most + old], lists[2 * most + old]
             for tap in range(length - 1, -1, -1):
                 p, new = start + tap * step, old * length + tap
-                lists[new] = a + p * g[entry + STEP_X]
-                lists[most + new] = c + p * g[entry + STEP_Z]
-                lists[2 * most + new] = flat + p * g[entry + FLAT]
+                lists[new] = a + p * entry.x_stride
+                lists[most + new] = c + p * entry.z_stride
+                lists[2 * most + new] = flat + p * entry.flat_stride
         count *= length
     return count, counted
 
@@ -133,122 +106,120 @@ def rows_of_planes(planes, count, step, length, rows, across):
 
 
 @compiled
-def skipped(g, entry, i):
+def skipped(entry, i):
     """Taps of output `i` on an axis that lie before the input."""
-    if g[entry + KERNEL] == 0:
+    if entry.taps == 0:
         return 0
-    before = (
-        g[g[entry + TABLE] + WINDOW_WIDTH * i + START] - g[entry + STRIDE] * i - g[entry + ORIGIN]
-    )
-    return before // g[entry + DILATION] if before > 0 else 0
+    before = entry.windows[i].start - entry.stride * i - entry.origin
+    return before // entry.dilation if before > 0 else 0
 
 
 @compiled
-def list_tap_ids(g, axes, output, codes):
+def list_tap_ids(plan, axes, output, codes):
     """Which taps of the box of the first `axes` axes a window has there, in row-major order, as `list_offsets` has its cells."""
     count, codes[0] = 1, 0
     for axis in range(axes):
-        entry, after = AXES + axis * AXIS_WIDTH, 1
+        entry, after = plan.axes[axis], 1
         for later in range(axis + 1, axes):
-            after *= g[AXES + later * AXIS_WIDTH + COUNT]
-        i = (output // after) % g[entry + COUNT]
-        length, skip = g[g[entry + TABLE] + WINDOW_WIDTH * i + MEMBERS], skipped(g, entry, i)
+            after *= plan.axes[later].out_len
+        i = (output // after) % entry.out_len
+        length, skip = entry.windows[i].in_bounds, skipped(entry, i)
         for old in range(count - 1, -1, -1):  # from the back: each makes room for its own
-            code = codes[old] * g[entry + BOX] + skip
+            code = codes[old] * entry.box + skip
             for tap in range(length - 1, -1, -1):
                 codes[old * length + tap] = code + tap
         count *= length
 
 
 @compiled
-def readers_of_row(g, row, most, marks, grads, codes):
+def readers_of_row(plan, row, marks, grads, codes):
     """The rows of outputs that read a row of inputs, in order: where their marks and gradients are, and its number in their box."""
     noinline()
     count = 1
     marks[0] = grads[0] = codes[0] = 0
-    for axis in range(g[RANK] - 1):
-        e, after = AXES + axis * AXIS_WIDTH, 1
-        for later in range(axis + 1, g[RANK] - 1):
-            after *= g[AXES + later * AXIS_WIDTH + EXTENT]
-        list_at = g[e + READ_BY] + row // after % g[e + EXTENT]
-        first, last = g[list_at], g[list_at + 1]
+    for axis in range(plan.rank - 1):
+        entry, after = plan.axes[axis], 1
+        for later in range(axis + 1, plan.rank - 1):
+            after *= plan.axes[later].in_len
+        list_at = entry.readers_at + row // after % entry.in_len
+        first, last = plan.numbers[list_at], plan.numbers[list_at + 1]
         readers = (last - first) // 2
         for old in range(count - 1, -1, -1):  # from the back: each makes room for its own
             a, b, code = marks[old], grads[old], codes[old]
             for number in range(readers - 1, -1, -1):
-                i, tap = g[first + 2 * number], g[first + 2 * number + 1]
+                i, tap = plan.numbers[first + 2 * number], plan.numbers[first + 2 * number + 1]
                 new = old * readers + number
-                marks[new] = a * g[e + COUNT] + i
-                grads[new] = b + i * g[e + STEP_Y]
-                codes[new] = code * g[e + BOX] + tap
+                marks[new] = a * entry.out_len + i
+                grads[new] = b + i * entry.y_stride
+                codes[new] = code * entry.box + tap
         count *= readers
     return count
 
 
 @compiled
-def receptive_range(g, axis, first, last):
+def receptive_range(plan, axis, first, last):
     """The least range of positions that outputs first … last of an axis read."""
-    e = AXES + axis * AXIS_WIDTH
-    if g[e + KERNEL] > 0:
-        low = min(max(g[e + STRIDE] * first + g[e + ORIGIN], 0), g[e + EXTENT])
+    entry = plan.axes[axis]
+    if entry.taps > 0:
+        low = min(max(entry.stride * first + entry.origin, 0), entry.in_len)
         high = min(
-            g[e + STRIDE] * (last - 1) + g[e + ORIGIN] + g[e + DILATION] * (g[e + KERNEL] - 1) + 1,
-            g[e + EXTENT],
+            entry.stride * (last - 1) + entry.origin + entry.dilation * (entry.taps - 1) + 1,
+            entry.in_len,
         )
         return low, max(low, high)
-    table = g[e + TABLE]
-    low, high = g[table + WINDOW_WIDTH * first + START], g[table + WINDOW_WIDTH * first + STOP]
+    table = entry.windows
+    low, high = table[first].start, table[first].stop
     for i in range(first + 1, last):
         low, high = (
-            min(low, g[table + WINDOW_WIDTH * i + START]),
-            max(high, g[table + WINDOW_WIDTH * i + STOP]),
+            min(low, table[i].start),
+            max(high, table[i].stop),
         )
     return low, high
 
 
 @compiled
-def input_line(g, line, array):
+def input_line(plan, line, array):
     """Offset of a row, by its number among the rows of one position of the first axis."""
     at = 0
-    for axis in range(g[RANK] - 2, 0, -1):
-        e = AXES + axis * AXIS_WIDTH
-        at += (line % g[e + EXTENT]) * g[e + STEP_X + array]
-        line //= g[e + EXTENT]
+    for axis in range(plan.rank - 2, 0, -1):
+        entry = plan.axes[axis]
+        at += (line % entry.in_len) * entry.strides[array]
+        line //= entry.in_len
     return at
 
 
 @compiled
-def rows_of(g, row):
+def rows_of(plan, row):
     """Of the windows of an output row: rows of a block, elements between them, and blocks."""
     rows, pitch, blocks = 1, 0, 1
-    if g[RANK] > 1:
-        e = AXES + (g[RANK] - 2) * AXIS_WIDTH
-        row, i = parted(row, g[e + COUNT])
-        w = g[e + TABLE] + WINDOW_WIDTH * i
-        rows, pitch = g[w + MEMBERS], g[w + STEP] * g[e + STEP_X]
-    for axis in range(g[RANK] - 3, -1, -1):
-        e = AXES + axis * AXIS_WIDTH
-        row, i = parted(row, g[e + COUNT])
-        blocks *= g[g[e + TABLE] + WINDOW_WIDTH * i + MEMBERS]
+    if plan.rank > 1:
+        entry = plan.axes[plan.rank - 2]
+        row, i = parted(row, entry.out_len)
+        w = entry.windows[i]
+        rows, pitch = w.in_bounds, w.step * entry.x_stride
+    for axis in range(plan.rank - 3, -1, -1):
+        entry = plan.axes[axis]
+        row, i = parted(row, entry.out_len)
+        blocks *= entry.windows[i].in_bounds
     return rows, pitch, blocks
 
 
 @compiled
-def cell_place(g, row, block, r, p, what):
+def cell_place(plan, row, block, r, p, array):
     """Where a cell is, from the item's first: of row `r` of a block of an output row, at position p.
 
-    `what` is the entry of an axis that counts: a step through memory, or `FLAT` for the flat position.
+    Offsets are in one of the arrays, or in `FLAT`, the positions of the pooled axes one after the other.
     """
-    place = p * g[AXES + (g[RANK] - 1) * AXIS_WIDTH + what]
-    if g[RANK] > 1:
-        e = AXES + (g[RANK] - 2) * AXIS_WIDTH
-        row, i = parted(row, g[e + COUNT])
-        w = g[e + TABLE] + WINDOW_WIDTH * i
-        place += (g[w + START] + r * g[w + STEP]) * g[e + what]
-    for axis in range(g[RANK] - 3, -1, -1):
-        e = AXES + axis * AXIS_WIDTH
-        row, i = parted(row, g[e + COUNT])
-        w = g[e + TABLE] + WINDOW_WIDTH * i
-        block, cell = parted(block, g[w + MEMBERS])
-        place += (g[w + START] + cell * g[w + STEP]) * g[e + what]
+    place = p * plan.axes[plan.rank - 1].strides[array]
+    if plan.rank > 1:
+        entry = plan.axes[plan.rank - 2]
+        row, i = parted(row, entry.out_len)
+        w = entry.windows[i]
+        place += (w.start + r * w.step) * entry.strides[array]
+    for axis in range(plan.rank - 3, -1, -1):
+        entry = plan.axes[axis]
+        row, i = parted(row, entry.out_len)
+        w = entry.windows[i]
+        block, cell = parted(block, w.in_bounds)
+        place += (w.start + cell * w.step) * entry.strides[array]
     return place

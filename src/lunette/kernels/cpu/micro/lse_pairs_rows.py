@@ -13,7 +13,6 @@ from numba.extending import intrinsic
 
 from lunette.kernels.cpu.jit.intrinsics import alwaysinline, compiled, noinline
 from lunette.kernels.cpu.micro.lse_pairs_scratch import LONGEST, POSITIONS
-from lunette.kernels.cpu.schedule.slots import MEMBERS, START, WINDOW_WIDTH
 from lunette.kernels.cpu.simd.vec import vec
 from lunette.kernels.cpu.simd.vec_math import Vectors, exp_down
 
@@ -171,7 +170,7 @@ def lse_pair_rows(work: Any, follows: bool) -> LsePairRows:
         return m, total, t
 
     @compiled
-    def fold_line(s, line, levels_at, g, table, begin, end, low, target, stride, up, rate):
+    def fold_line(s, line, levels_at, table, begin, end, low, target, stride, up, rate):
         """Windows begin … end of a table over a line of cells, which begins with position `low`, to every `stride`th place.
 
         A window of nothing is a sum of 0.
@@ -180,16 +179,16 @@ def lse_pair_rows(work: Any, follows: bool) -> LsePairRows:
         j = begin
         while j < end:
             # As many windows as fit into the levels.
-            first, until, visited, longest = g[table + WINDOW_WIDTH * j + START], j, 0, 0
+            first, until, visited, longest = table[j].start, j, 0, 0
             stop = first
             while until < end:
-                w = table + WINDOW_WIDTH * until
-                after = g[w + START] + g[w + MEMBERS]
+                w = table[until]
+                after = w.start + w.in_bounds
                 if (until > j) & (max(stop, after) - first > POSITIONS):
                     break
-                if g[w + MEMBERS] > 0:
+                if w.in_bounds > 0:
                     stop = max(stop, after)
-                visited, longest = visited + g[w + MEMBERS], max(longest, g[w + MEMBERS])
+                visited, longest = visited + w.in_bounds, max(longest, w.in_bounds)
                 until += 1
             span, level = stop - first, 0
             shared = (longest <= LONGEST) & (span <= POSITIONS) & (visited > 2 * span)
@@ -199,8 +198,8 @@ def lse_pair_rows(work: Any, follows: bool) -> LsePairRows:
                     doubled(s, at, levels_at, span, level, up, rate)
                     level += 1
             while j < until:
-                w = table + WINDOW_WIDTH * j
-                start, members = g[w + START] - first, g[w + MEMBERS]
+                w = table[j]
+                start, members = w.start - first, w.in_bounds
                 if shared & (members > 0):
                     m, total, t = from_levels(s, at, levels_at, start, members, up, rate)
                 elif members > 0:
@@ -212,7 +211,7 @@ def lse_pair_rows(work: Any, follows: bool) -> LsePairRows:
                 j += 1
 
     @compiled
-    def fold_axis(s, source, target, room, outer, n, inner, g, table, begin, end, low, up, rate):
+    def fold_axis(s, source, target, room, outer, n, inner, table, begin, end, low, up, rate):
         """One axis of an array of pairs, n long with `inner` pairs to a position, `outer` times."""
         alwaysinline()
         line, levels_at = room
@@ -224,6 +223,6 @@ def lse_pair_rows(work: Any, follows: bool) -> LsePairRows:
                     kept_at(s, line + p * each, m, total, t)
                 to = target + (o * (end - begin) * inner + c) * each
                 stride = inner * each
-                fold_line(s, line, levels_at, g, table, begin, end, low, to, stride, up, rate)
+                fold_line(s, line, levels_at, table, begin, end, low, to, stride, up, rate)
 
     return LsePairRows(each, merge, fetched, kept_at, fold_line, fold_axis)

@@ -14,7 +14,6 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from lunette.kernels.cpu.jit.intrinsics import compiled
-from lunette.kernels.cpu.schedule.slots import COUNT_PADDING
 from lunette.kernels.cpu.simd.vec import vec
 from lunette.kernels.cpu.simd.vec_math import exp_beside_one, exp_down
 
@@ -43,12 +42,12 @@ def about_pivots(work: Any, beta_positive: bool) -> Pivots:
     zero, fill = work(0), work(-math.inf if beta_positive else math.inf)
 
     @compiled
-    def of(s, c, rows, count, pads, g, taps, size):
+    def of(s, c, rows, count, pads, plan, taps, size):
         best = broadcast(fill)
         for r in range(count):
             for t in range(size):
-                best = extreme(best, load(s, rows[r] + c + g[taps + t]))
-        if g[COUNT_PADDING]:
+                best = extreme(best, load(s, rows[r] + c + plan.numbers[taps + t]))
+        if plan.count_padding:
             # Zeros that count, in the windows that have some: elsewhere 0/0 is NaN.
             best = extreme(best, divide(broadcast(zero), pads))
         return best
@@ -60,22 +59,22 @@ def about_pivots(work: Any, beta_positive: bool) -> Pivots:
         return multiply(pads, exp_beside_one(below))
 
     @compiled
-    def sums(s, c, rows, count, pads, pivot, beta, g, taps, size):
+    def sums(s, c, rows, count, pads, pivot, beta, plan, taps, size):
         total = broadcast(zero)
         for r in range(count):
             for t in range(size):
-                cell = load(s, rows[r] + c + g[taps + t])
+                cell = load(s, rows[r] + c + plan.numbers[taps + t])
                 total = add(total, exp_beside_one(multiply(beta, subtract(cell, pivot))))
-        if g[COUNT_PADDING]:
+        if plan.count_padding:
             total = add(total, padding(pads, pivot, beta))
         return total
 
     @compiled
-    def tangents(s, second, c, rows, count, pivot, beta, g, taps, size):
+    def tangents(s, second, c, rows, count, pivot, beta, plan, taps, size):
         total = broadcast(zero)
         for r in range(count):
             for t in range(size):
-                k = rows[r] + c + g[taps + t]
+                k = rows[r] + c + plan.numbers[taps + t]
                 part = exp_down(multiply(beta, subtract(load(s, k), pivot)))
                 total = add(total, multiply(part, load(s, second + k)))
         return total

@@ -16,37 +16,7 @@ from typing import Any
 
 from lunette.kernels.cpu.jit.intrinsics import alwaysinline, compiled, noinline, real
 from lunette.kernels.cpu.micro.index import skipped
-from lunette.kernels.cpu.schedule.slots import (
-    AXES,
-    AXIS_WIDTH,
-    BOX,
-    COUNT,
-    COUNTS,
-    EXTENT,
-    MEMBERS,
-    RANK,
-    READ_BY,
-    START,
-    STEP,
-    STEP_X,
-    STEP_Y,
-    STOP,
-    TABLE,
-    WINDOW_WIDTH,
-)
-from lunette.kernels.cpu.schedule.tiling import (
-    COLUMN_TILES,
-    DEPTH,
-    HULLS,
-    LEADS,
-    LENGTH,
-    MOST,
-    PHASES,
-    ROW_TILES,
-    ROWS,
-    SLOT,
-    SPARE,
-)
+from lunette.kernels.cpu.schedule.tiling import SPARE
 from lunette.kernels.cpu.simd.half import DType
 from lunette.kernels.cpu.simd.vec import vec
 
@@ -71,59 +41,62 @@ def split(number, parts):
 
 
 @compiled
-def tile_of(g, unit):
+def tile_of(plan, unit):
     """Item, leading place, tile of rows and tile of columns of a unit."""
-    rest, column = split(unit, g[COLUMN_TILES])
-    rest, row = split(rest, g[ROW_TILES])
-    item, lead = split(rest, g[LEADS])
+    rest, column = split(unit, plan.column_tiles)
+    rest, row = split(rest, plan.row_tiles)
+    item, lead = split(rest, plan.leads)
     return item, lead, row, column
 
 
 @compiled
-def tile_rows(g, tile, outputs):
+def tile_rows(plan, tile, outputs):
     """What a tile has of the axis before the last, and the hull of what it reads there.
 
     It has outputs and reads inputs, or, where `outputs` is 0, has inputs and reads outputs.
     """
-    if g[RANK] == 1:
+    if plan.rank == 1:
         return 0, 1, 0, 1
-    e = AXES + (g[RANK] - 2) * AXIS_WIDTH
-    receptive_range = g[HULLS] + 2 * tile
-    begin, end = tile * g[ROWS], min(g[e + outputs], (tile + 1) * g[ROWS])
-    return begin, end, g[receptive_range], g[receptive_range + 1]
+    h_axis = plan.axes[plan.rank - 2]
+    receptive_range = plan.hulls_at + 2 * tile
+    begin, end = tile * plan.rows, min(h_axis.lengths[outputs], (tile + 1) * plan.rows)
+    return begin, end, plan.numbers[receptive_range], plan.numbers[receptive_range + 1]
 
 
 @compiled
-def cleared(s, g, areas, zero):
+def cleared(s, plan, areas, zero):
     """Zeros where rows will be, once a call: a vector may reach past the last row that was laid out.
 
     What other calls left there are no numbers; as numbers some are subnormal, and slow.
     """
     noinline()
-    for c in range(areas * (g[MOST] * g[DEPTH] * g[SLOT] + SPARE) + (g[PHASES] + 1) * g[LENGTH]):
+    for c in range(
+        areas * (plan.max_leads * plan.tile_rows * plan.row_stride + SPARE)
+        + (plan.phases + 1) * plan.phase_stride
+    ):
         s[c] = zero
 
 
 @compiled
-def reads(g, w, p):
+def reads(w, p):
     """Whether a window of the table at `w` has position `p` among its cells."""
-    return (g[w + START] <= p) & (p < g[w + STOP]) & ((p - g[w + START]) % g[w + STEP] == 0)
+    return (w.start <= p) & (p < w.stop) & ((p - w.start) % w.step == 0)
 
 
 @compiled
-def rows_of(g, i):
+def rows_of(plan, i):
     """First row, step, number of rows and counted rows of output `i` on the axis before the last."""
-    if g[RANK] == 1:
+    if plan.rank == 1:
         return 0, 1, 1, 1.0
-    w = g[AXES + (g[RANK] - 2) * AXIS_WIDTH + TABLE] + WINDOW_WIDTH * i
-    return g[w + START], g[w + STEP], g[w + MEMBERS], real(g[w + COUNTS])
+    w = plan.axes[plan.rank - 2].windows[i]
+    return w.start, w.step, w.in_bounds, real(w.counted)
 
 
 @compiled
-def rows_in_ring(g, i, leads, deep, slot, begin, places):
+def rows_in_ring(plan, i, leads, deep, slot, begin, places):
     """Where the rows of output `i`'s windows are, layer by layer, if rows take turns; gives how many."""
-    first, step, rows, _ = rows_of(g, i)
-    count, last = 0, g[DEPTH] - 1
+    first, step, rows, _ = rows_of(plan, i)
+    count, last = 0, plan.tile_rows - 1
     for layer in range(leads):
         for r in range(rows):
             places[count] = begin + layer * deep + ((first + r * step) & last) * slot
@@ -132,18 +105,18 @@ def rows_in_ring(g, i, leads, deep, slot, begin, places):
 
 
 @compiled
-def leading_place(g, lead, array, lengths):
+def leading_place(plan, lead, array, lengths):
     """Offset of a place of the leading axes, counted by outputs (`lengths` = 1) or inputs (0)."""
     offset = 0
-    for axis in range(g[RANK] - 3, -1, -1):
-        entry = AXES + axis * AXIS_WIDTH
-        offset += (lead % g[entry + lengths]) * g[entry + STEP_X + array]
-        lead //= g[entry + lengths]
+    for axis in range(plan.rank - 3, -1, -1):
+        entry = plan.axes[axis]
+        offset += (lead % entry.lengths[lengths]) * entry.strides[array]
+        lead //= entry.lengths[lengths]
     return offset
 
 
 @compiled
-def leading_readers(g, lead, lists, most):
+def leading_readers(plan, lead, lists, most):
     """The outputs that read a place of the leading axes, in row-major order.
 
     Fills three lists of `most` each: offset in array 1, flat position among outputs, and which tap of
@@ -151,30 +124,33 @@ def leading_readers(g, lead, lists, most):
     """
     count = 1
     lists[0] = lists[most] = lists[2 * most] = 0
-    for axis in range(g[RANK] - 2):
-        entry = AXES + axis * AXIS_WIDTH
+    for axis in range(plan.rank - 2):
+        entry = plan.axes[axis]
         after, inner = 1, 1
-        for later in range(axis + 1, g[RANK]):
-            inner *= g[AXES + later * AXIS_WIDTH + COUNT]
-            if later < g[RANK] - 2:
-                after *= g[AXES + later * AXIS_WIDTH + EXTENT]
-        p = (lead // after) % g[entry + EXTENT]
-        low, high = g[g[entry + READ_BY] + 2 * p], g[g[entry + READ_BY] + 2 * p + 1]
+        for later in range(axis + 1, plan.rank):
+            inner *= plan.axes[later].out_len
+            if later < plan.rank - 2:
+                after *= plan.axes[later].in_len
+        p = (lead // after) % entry.in_len
+        low, high = (
+            plan.numbers[entry.readers_at + 2 * p],
+            plan.numbers[entry.readers_at + 2 * p + 1],
+        )
         readers = 0
         for i in range(low, high):
-            w = g[entry + TABLE] + WINDOW_WIDTH * i
-            readers += reads(g, w, p)
+            w = entry.windows[i]
+            readers += reads(w, p)
         for old in range(count - 1, -1, -1):  # from the back: each makes room for its own
             a, flat, cell = lists[old], lists[most + old], lists[2 * most + old]
             new = (old + 1) * readers
             for i in range(high - 1, low - 1, -1):
-                w = g[entry + TABLE] + WINDOW_WIDTH * i
-                if reads(g, w, p):
+                w = entry.windows[i]
+                if reads(w, p):
                     new -= 1
-                    lists[new] = a + i * g[entry + STEP_Y]
+                    lists[new] = a + i * entry.y_stride
                     lists[most + new] = flat + i * inner
-                    tap = (p - g[w + START]) // g[w + STEP] + skipped(g, entry, i)
-                    lists[2 * most + new] = cell * g[entry + BOX] + tap
+                    tap = (p - w.start) // w.step + skipped(entry, i)
+                    lists[2 * most + new] = cell * entry.box + tap
         count *= readers
     return count
 

@@ -16,7 +16,6 @@ from typing import Any
 
 from lunette.kernels.cpu.jit.intrinsics import alwaysinline, compiled, noinline
 from lunette.kernels.cpu.micro.rows import add, maximum
-from lunette.kernels.cpu.schedule.slots import START, STOP, WINDOW_WIDTH
 from lunette.kernels.cpu.simd.half import DType
 from lunette.kernels.cpu.simd.prefetch import prefetch_for
 from lunette.kernels.cpu.simd.vec import vec
@@ -173,9 +172,7 @@ def along_input(dtype_of: DType, operation: str) -> Any:
         return seen
 
     @compiled
-    def along(
-        x, at, pitch, rows, n, s, to, first, begin, end, last, stride, origin, kernel, g, table
-    ):
+    def along(x, at, pitch, rows, n, s, to, first, begin, end, last, stride, origin, kernel, table):
         """s[to + j − first] = the fold of window j: stride·j + origin + t, t < kernel.
 
         So for each of `rows` of `n` cells, which begin `pitch` apart in x and follow each other in s. Outputs
@@ -209,7 +206,7 @@ def along_input(dtype_of: DType, operation: str) -> Any:
                 block += width
         for edge in range((begin - first) + (last - end)):
             j = first + edge if first + edge < begin else edge - (begin - first) + end
-            start, stop = g[table + WINDOW_WIDTH * j + START], g[table + WINDOW_WIDTH * j + STOP]
+            start, stop = table[j].start, table[j].stop
             for r in range(rows):
                 value = zero if summing else read(x[at + r * pitch + start])
                 for p in range(start + (not summing), stop):

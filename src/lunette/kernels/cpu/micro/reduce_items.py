@@ -15,7 +15,6 @@ from numba import types
 
 from lunette.kernels.cpu.jit.intrinsics import compiled, noinline
 from lunette.kernels.cpu.micro.reduce_window import equal, wide_windows
-from lunette.kernels.cpu.schedule.slots import AXES, BATCH, START, STOP, TABLE
 from lunette.kernels.cpu.simd.half import DType
 from lunette.kernels.cpu.simd.prefetch import prefetch_in_order
 from lunette.kernels.cpu.simd.transpose import BLOCK, turning
@@ -43,18 +42,18 @@ def is_global(dtype_of: DType) -> tuple[Any, int]:
     turn: Any = turning(width) if width <= BLOCK else None
 
     @compiled
-    def values_of_some(x, y, s, g, first, items):
+    def values_of_some(x, y, s, plan, first, items):
         """The values of some items from `first` on, which have one pooled axis; gives a bit for each that is to be done again.
 
         That is a zero, for it has two signs, or a NaN was seen in any of them.
         """
         noinline()
-        table, nonfinite = g[AXES + TABLE], 0
-        start = g[table + START]
-        size = g[table + STOP] - start
+        table, nonfinite = plan.axes[0].windows, 0
+        start = table[0].start
+        size = table[0].stop - start
         whole = size - size % width
         for i in range(items):
-            at = (first + i) * g[BATCH + 1] + start
+            at = (first + i) * plan.batch[0].x_stride + start
             best = broadcast(fill)
             if size > LONG * width:
                 best, seen = fold_block(x, at, 0, 1, size, best)

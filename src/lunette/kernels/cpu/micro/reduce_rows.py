@@ -17,16 +17,7 @@ from lunette.kernels.cpu.micro.index import cell_place
 from lunette.kernels.cpu.micro.reduce_across import across_between
 from lunette.kernels.cpu.micro.reduce_window import wide_windows
 from lunette.kernels.cpu.micro.rows import passes
-from lunette.kernels.cpu.schedule.slots import (
-    AXES,
-    AXIS_WIDTH,
-    RANK,
-    START,
-    STEP_X,
-    STOP,
-    TABLE,
-    WINDOW_WIDTH,
-)
+from lunette.kernels.cpu.schedule.records import X
 from lunette.kernels.cpu.simd.half import DType
 from lunette.kernels.cpu.simd.prefetch import EVERY_ACCESS, PAGE_INTERLEAVED
 from lunette.kernels.cpu.simd.shuffle import folded
@@ -43,16 +34,16 @@ GAP = 16
 
 
 @compiled
-def side_by_side(g, first, last):
+def side_by_side(plan, first, last):
     """The end of the windows from `first` on that make a band, `first + 1` if they make none, and of its cells."""
-    table = g[AXES + (g[RANK] - 1) * AXIS_WIDTH + TABLE]
-    w = table + WINDOW_WIDTH * first
-    begin, stop, until = g[w + START], g[w + STOP], first + 1
+    table = plan.axes[plan.rank - 1].windows
+    w = table[first]
+    begin, stop, until = w.start, w.stop, first + 1
     while until < last:
-        w = table + WINDOW_WIDTH * until
-        if (g[w + START] > stop + GAP) | (g[w + STOP] > begin + BAND_CELLS):
+        w = table[until]
+        if (w.start > stop + GAP) | (w.stop > begin + BAND_CELLS):
             break
-        until, stop = until + 1, g[w + STOP]
+        until, stop = until + 1, w.stop
     return until, stop
 
 
@@ -77,23 +68,23 @@ def bands(dtype_of: DType) -> tuple[Any, Any]:
     )
 
     @compiled
-    def no_band(g, first, last, of_row):
+    def no_band(plan, first, last, of_row):
         """What windows first … last of an output row begin with; −1 where bands would be no gain."""
         rows, _, blocks = of_row
-        w = g[AXES + (g[RANK] - 1) * AXIS_WIDTH + TABLE] + WINDOW_WIDTH * first
-        narrow = g[w + STOP] - g[w + START] < width
+        w = plan.axes[plan.rank - 1].windows[first]
+        narrow = w.stop - w.start < width
         gains = (last - first > 1) & (rows >= FEWEST_ROWS)
         gains &= (blocks > 1) | narrow | (not PAGE_INTERLEAVED)
         return first if gains else -1, 0, True
 
     @compiled
-    def fold_rows(x, base, s, g, row, of_row, low, size):
+    def fold_rows(x, base, s, plan, row, of_row, low, size):
         """The fold of all rows of a band, to s[0 …]; non-zero after a NaN."""
         rows, pitch, blocks = of_row
         seen = 0
         for block in range(blocks):
             at, to = (
-                base + cell_place(g, row, block, 0, low, STEP_X),
+                base + cell_place(plan, row, block, 0, low, X),
                 min(block, 1) * (BAND_CELLS + SLACK),
             )
             seen |= across(x, at, pitch, rows, s, to, size, PAGE_INTERLEAVED or EVERY_ACCESS)
@@ -112,21 +103,21 @@ def bands(dtype_of: DType) -> tuple[Any, Any]:
         return max_of_lanes(best)
 
     @compiled
-    def band_from(x, base, s, g, row, of_row, low, j, last):
+    def band_from(x, base, s, plan, row, of_row, low, j, last):
         """The band that begins with window j, at position `low`, its rows folded."""
         noinline()
-        until, stop = side_by_side(g, j, last)
+        until, stop = side_by_side(plan, j, last)
         alone = until == j + 1
         if not alone:
-            alone = fold_rows(x, base, s, g, row, of_row, low, stop - low) != 0
+            alone = fold_rows(x, base, s, plan, row, of_row, low, stop - low) != 0
         return until, low, alone
 
     @compiled
     def value_of(window, s, j, last, band):
         alwaysinline()
-        x, base, g, row, of_row, start, size = window
+        x, base, plan, row, of_row, start, size = window
         if j == band[0]:
-            band = band_from(x, base, s, g, row, of_row, start, j, last)
+            band = band_from(x, base, s, plan, row, of_row, start, j, last)
         _, low, alone = band
         if alone:
             value, seen = fold(window)

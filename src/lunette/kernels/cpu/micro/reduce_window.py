@@ -21,10 +21,7 @@ from numba.extending import intrinsic
 
 from lunette.kernels.cpu.jit.intrinsics import compiled, noinline
 from lunette.kernels.cpu.micro.index import cell_place
-from lunette.kernels.cpu.schedule.slots import (
-    FLAT,
-    STEP_X,
-)
+from lunette.kernels.cpu.schedule.records import FLAT, X
 from lunette.kernels.cpu.simd.half import DType
 from lunette.kernels.cpu.simd.prefetch import prefetch_in_order
 from lunette.kernels.cpu.simd.shuffle import folded
@@ -134,10 +131,10 @@ def wide_windows(dtype_of: DType) -> WideWindows:
 
     @compiled
     def fold(window):
-        x, base, g, row, (rows, pitch, blocks), start, size = window
+        x, base, plan, row, (rows, pitch, blocks), start, size = window
         best, seen = broadcast(fill), 0
         for block in range(blocks):
-            at = base + cell_place(g, row, block, 0, start, STEP_X)
+            at = base + cell_place(plan, row, block, 0, start, X)
             best, more = fold_block(x, at, pitch, rows, size, best)
             seen |= more
         return max_of_lanes(best), seen
@@ -146,10 +143,10 @@ def wide_windows(dtype_of: DType) -> WideWindows:
     def search(visit: Any) -> Any:
         @compiled
         def visit_winners(window, value, nan, extra, state):
-            x, base, g, row, (rows, pitch, blocks), start, size = window
+            x, base, plan, row, (rows, pitch, blocks), start, size = window
             wanted, last = broadcast(value), size - 1 - (size - 1) % width
             for block in range(blocks):
-                at = base + cell_place(g, row, block, 0, start, STEP_X)
+                at = base + cell_place(plan, row, block, 0, start, X)
                 for r in range(rows):
                     for c in range(0, size, width):
                         a = load_n(x, at + c, 0, size - c, fill) if c == last else load(x, at + c)
@@ -157,7 +154,9 @@ def wide_windows(dtype_of: DType) -> WideWindows:
                         if c == last:  # what fills the vector may be equal, too
                             winning &= (2 << (size - 1 - c)) - 1
                         while winning != 0:
-                            flat = cell_place(g, row, block, r, start + c + lowest(winning), FLAT)
+                            flat = cell_place(
+                                plan, row, block, r, start + c + lowest(winning), FLAT
+                            )
                             state, done = visit(state, extra, flat)
                             if done:
                                 return state

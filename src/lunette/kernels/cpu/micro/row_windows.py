@@ -15,16 +15,6 @@ from typing import Any
 from lunette.kernels.cpu.jit.intrinsics import alwaysinline, compiled, noinline
 from lunette.kernels.cpu.micro.divisors import counted
 from lunette.kernels.cpu.micro.guards import guards
-from lunette.kernels.cpu.schedule.slots import (
-    AXES,
-    AXIS_WIDTH,
-    MEMBERS,
-    RANK,
-    START,
-    STEP,
-    TABLE,
-    WINDOW_WIDTH,
-)
 from lunette.kernels.cpu.simd.half import DType
 from lunette.kernels.cpu.simd.prefetch import prefetch_by_rows, prefetch_rows
 from lunette.kernels.cpu.simd.shuffle import slide
@@ -35,24 +25,23 @@ __all__ = ["alike", "rows_alike"]
 
 
 @compiled
-def alike(g, row, most, counting):
+def alike(plan, row, most, counting):
     """How many windows from number `row` on lie alike on the axis before the last, and how far apart.
 
     `counting`, as many cells count in each.
     """
     alwaysinline()
-    axis = g[RANK] - 2
-    w = g[AXES + axis * AXIS_WIDTH + TABLE] + WINDOW_WIDTH * row
-    far, count = g[w + WINDOW_WIDTH] - g[w + START] if most > 1 else 0, 1
+    axis = plan.rank - 2
+    windows = plan.axes[axis].windows
+    w = windows[row]
+    far, count = windows[row + 1].start - w.start if most > 1 else 0, 1
     while count < most:
-        v = w + count * WINDOW_WIDTH
+        v = windows[row + count]
         same = (
-            (g[v + START] == g[w + START] + count * far)
-            & (g[v + STEP] == g[w + STEP])
-            & (g[v + MEMBERS] == g[w + MEMBERS])
+            (v.start == w.start + count * far) & (v.step == w.step) & (v.in_bounds == w.in_bounds)
         )
         if counting:
-            same &= counted(g, axis, row + count) == counted(g, axis, row)
+            same &= counted(plan, axis, row + count) == counted(plan, axis, row)
         if not same:
             break
         count += 1

@@ -21,7 +21,6 @@ from typing import Any, NamedTuple
 from numba import types
 
 from lunette.kernels.cpu.jit.intrinsics import alwaysinline, compiled, noinline
-from lunette.kernels.cpu.schedule.slots import START, STEP, STOP, WINDOW_WIDTH
 from lunette.kernels.cpu.simd.half import DType
 from lunette.kernels.cpu.simd.prefetch import prefetch_always, prefetch_for
 from lunette.kernels.cpu.simd.vec import vec
@@ -242,12 +241,12 @@ def passes(work: Any, operation: str) -> Passes:
             keep(s, to + j, best, m - j)
 
     @compiled
-    def along_table(s, at, g, table, to, first, last):
+    def along_table(s, at, table, to, first, last):
         """s[to + j − first] = the fold of window j of a table, for windows that do not lie alike."""
         noinline()
         for j in range(first, last):
-            window = table + WINDOW_WIDTH * j
-            start, stop, step = g[window + START], g[window + STOP], g[window + STEP]
+            window = table[j]
+            start, stop, step = window.start, window.stop, window.step
             best = zero if summing else s[at + start]
             for p in range(start if summing else start + step, stop, step):
                 best = join_two(best, s[at + p])

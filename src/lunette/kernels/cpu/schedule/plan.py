@@ -127,7 +127,7 @@ class Plan:
         for i, region in enumerate(op.regions):
             steps = (s[first + i] for s in strides)
             flat = prod(pooled[i + 1 :])
-            entry = (pooled[i], outputs[i], *steps, place, flat, *affine(region, pooled[i]))
+            entry = (pooled[i], outputs[i], *steps, flat, place, *affine(region, pooled[i]))
             entry_of(header, i)[: len(entry)] = entry
             place += WINDOW_WIDTH * outputs[i]
         readers: list[Any] = [None] * rank

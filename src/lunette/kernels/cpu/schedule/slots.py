@@ -1,47 +1,48 @@
-"""Where things stand in a plan's table: one array of int64 that kernels read through its address.
-
-A header, an entry per pooled axis, an entry per batch axis, the windows of each pooled axis, and
-what else a kernel wants. Array X is the input; array Y has the shape of the output; array Z is the
-third array of the verb. Steps through memory count elements.
-"""
+"""Where the fields of a plan's records stand, for those who fill its table; kernels read them by name (`records`)."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
-# The header of every table.
-BATCH_RANK, RANK, COUNT_PADDING, BETA = 0, 1, 3, 5
+from lunette.kernels.cpu.jit.record import Entry
+from lunette.kernels.cpu.schedule.records import (
+    AXES,
+    AXIS,
+    BATCH,
+    BATCH_AXIS,
+    PLAN,
+    WINDOW,
+    WINDOWS,
+)
 
-# The header of a plan, besides.
-OUTPUT_ROWS, DIVISOR, SLABS, SLABS_AT = 2, 4, 6, 7
-CHANNELS, TILE, TILES, SECOND, ROW, ROW_SIZE, LEFT = range(8, 15)
-RESULT, THIRD, PADDED, DIVISORS = range(16, 20)
-SPREAD_SECOND, SPREAD_ROW, SPREAD_LEFT, SPREAD_END, CHANNEL_STEP = range(20, 25)
-FOLDED_LEFT, FOLDED_ROW, LISTS, LIST, ROW_BYTES, ITEMS, STREAM, STAGE = range(25, 33)
-FOLDED_TILE, FOLDED_TILES, BESIDE, OUT_OF_CACHE = range(33, 37)
+__all__ = ["AXES", "BATCH", "WINDOWS", "entry_of", "lie_of"]
 
-AXES = 37
-"""Where the entries of pooled axes begin."""
 
-EXTENT, COUNT, STEP_X, STEP_Y, STEP_Z, TABLE, FLAT = range(7)
-STRIDE, ORIGIN, DILATION, KERNEL, READ_BY, BOX = range(7, 13)
-AXIS_WIDTH = 13
-"""Of an axis: its cells and its outputs; the steps between them in each array; where its windows are;
-cells of the pooled axes from one position to the next; the windows' stride, origin, dilation and kernel
-where they lie alike (kernel 0: they do not); where the readers of its cells are; and the taps of the box
-that every window is a part of."""
+def _places(entry: Entry, names: str) -> Iterator[int]:
+    return map(entry.place, names.split())
 
-BATCH = AXES + 64 * AXIS_WIDTH
-BATCH_WIDTH = 4
-"""Where the entries of batch axes begin: length, step in arrays X, Y and Z. NumPy has at most 64 axes."""
 
-WINDOWS = BATCH + 64 * BATCH_WIDTH
-"""Where windows begin, then readers, then slabs: low, high, first and last output that reads it."""
+BATCH_RANK, RANK, COUNT_PADDING, BETA = _places(PLAN, "batch_rank rank count_padding beta")
+OUTPUT_ROWS, DIVISOR, SLABS, SLABS_AT = _places(PLAN, "output_rows divisor slab_count slabs")
+CHANNELS, TILE, TILES, SECOND = _places(PLAN, "channels tile tiles second_area")
+ROW, ROW_SIZE, LEFT, RESULT = _places(PLAN, "row row_size left result")
+THIRD, PADDED, DIVISORS = _places(PLAN, "third_area padded divisors")
+SPREAD_SECOND, SPREAD_ROW = _places(PLAN, "spread_second spread_row")
+SPREAD_LEFT, SPREAD_END = _places(PLAN, "spread_left spread_end")
+CHANNEL_STEP, FOLDED_LEFT, FOLDED_ROW = _places(PLAN, "channel_stride folded_left folded_row")
+LISTS, LIST, ROW_BYTES, ITEMS = _places(PLAN, "lists list_size row_bytes items")
+STREAM, STAGE, FOLDED_TILE, FOLDED_TILES = _places(PLAN, "stream stage folded_tile folded_tiles")
+BESIDE, OUT_OF_CACHE = _places(PLAN, "beside out_of_cache")
 
-START, STOP, STEP, COUNTS, MEMBERS = range(5)
-WINDOW_WIDTH = 5
-"""Of a window: the first cell, the end, the step, the cells that count, as the bits of a float64, and the
-cells that are there."""
+EXTENT, COUNT, TABLE, READ_BY, BOX = _places(AXIS, "in_len out_len windows readers box")
+STEP_X, STRIDE, KERNEL = _places(AXIS, "x_stride stride taps")
+AXIS_WIDTH = len(AXIS.fields)
+
+BATCH_WIDTH = len(BATCH_AXIS.fields)
+
+START, STOP, STEP, COUNTS, MEMBERS = _places(WINDOW, "start stop step counted in_bounds")
+WINDOW_WIDTH = len(WINDOW.fields)
 
 MAX, MEAN, SMOOTH = range(3)
 """Kinds of reduction."""

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from lunette.kernels.cpu.schedule.plan import fold, in_a_row
+from lunette.kernels.cpu.schedule.records import TILING
 from lunette.kernels.cpu.schedule.slots import (
     BATCH,
     BATCH_RANK,
@@ -47,21 +48,18 @@ __all__ = ["MOST_CELLS", "Tiling", "is_affine", "reading_spans", "reading_taps"]
 Shape = tuple[int, ...]
 Strides = tuple[int, ...]
 
-# The header, past the entries that every plan has.
-ALL_OUTPUTS, READERS = 2, 4
-COLUMNS, COLUMN_TILES, ROWS, ROW_TILES, LEADS, SLOT, LENGTH, PHASES = range(6, 14)
-DEPTH, MOST, TAPS, COUNTED, CELLS, FIRSTS, OUTPUTS, BLOCK = range(14, 22)
-REACH, AREA, HULLS, STREAM, ROW_BYTES, ROW_KINDS, STARTS, LONE = range(22, 30)
-"""Outputs of all items; readers of a row, at most, the leading axes' included.
-Columns of a tile and tiles along the last axis; the same on the axis before; places of the axes
-before that; scratch cells of a row, and of one phase of it; phases; rows of a tile; cells (readers,
-for a gradient) on the leading axes, at most; where the taps, the counted cells, the cells and the
-first taps of each output are; outputs of an item; `o`; blocks that a window reaches past its own;
-where rows begin in scratch memory, in bytes; where the hull of each tile of rows is; whether the
-result is to go past the caches; and the cells that are read, of a row and from first to last, for each
-row that is made, 0 where they do not lie so; where the kinds of rows of inputs are; where rows of inputs
-are taken in turn, the first that each row of outputs or a later one reads; and whether a window has one
-cell that counts."""
+# The head, past the entries that every plan has.
+ALL_OUTPUTS, READERS = map(TILING.place, ("all_outputs", "max_readers"))
+COLUMNS, COLUMN_TILES, ROWS, ROW_TILES = map(
+    TILING.place, ("columns", "column_tiles", "rows", "row_tiles")
+)
+LEADS, SLOT, LENGTH, PHASES = map(TILING.place, ("leads", "row_stride", "phase_stride", "phases"))
+DEPTH, MOST, TAPS, COUNTED = map(TILING.place, ("tile_rows", "max_leads", "taps_at", "counted_at"))
+CELLS, FIRSTS, OUTPUTS, BLOCK = map(TILING.place, ("cells_at", "first_taps_at", "outputs", "block"))
+REACH, AREA, HULLS, STREAM = map(TILING.place, ("reach", "area", "hulls_at", "stream"))
+ROW_BYTES, ROW_KINDS, STARTS, LONE = map(
+    TILING.place, ("row_bytes", "row_kinds_at", "starts_at", "lone")
+)
 
 SPARE = 128
 """Cells of scratch memory after each area: a vector may reach past what is used."""
@@ -104,6 +102,7 @@ class Tiling:
         shape: Shape,
         strides: tuple[Strides, Strides, Strides],
         size: int,
+        *,
         backward: bool = False,
         areas: int = 2,
         spare: int = 0,
@@ -132,7 +131,7 @@ class Tiling:
             flat = prod(pooled[i + 1 :])
             at = self._keep(windows[i])
             alike = affine(region, pooled[i])
-            entry = (pooled[i], outputs[i], *steps, at, flat, *alike)
+            entry = (pooled[i], outputs[i], *steps, flat, at, *alike)
             entry_of(g, i)[: len(entry)] = entry
             entry_of(g, i)[BOX] = alike[3] or self.longest[i]
         spans = [reading_spans(g, i, w) for i, w in enumerate(windows)]
