@@ -91,6 +91,7 @@ BOUNDS_MAY_KNOW = {
     "cached",
     "check",
     "dispatch",
+    "inputs",
     "ops",
     "reductions",
     "regions",
