@@ -250,3 +250,66 @@ def test_nothing_is_computed_before_the_check():
 
     with pytest.raises(ValueError, match="stride=0"):
         ln.max_pool(Unreadable(), (2,), stride=0)
+
+
+NO_OP = [2, "MaxPool((2,))", None, slice(2), ln.MaxPool, (2, 2)]
+
+
+@pytest.mark.parametrize("bad", NO_OP, ids=repr)
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda op: ln.forward(op, X),
+        lambda op: ln.explain(op, X),
+        lambda op: ln.spec.forward(op, X),
+        lambda op: ln.spec.forward_with_indices(op, X),
+        lambda op: ln.spec.jvp(op, X, X),
+        lambda op: ln.spec.vjp(op, X, X),
+        lambda op: ln.offsets.forward_with_offsets(op, X),
+        lambda op: ln.offsets.vjp_from_offsets(op, X, X, (4, 4)),
+        lambda op: ln.offsets.jvp_from_offsets(op, X, X),
+        lambda op: ln.offsets.offsets_of(op, (4, 4), X),
+        lambda op: ln.offsets.indices_of(op, (4, 4), X),
+    ],
+)
+def test_what_is_no_op_is_refused_by_every_verb(call, bad):
+    with pytest.raises(TypeError, match="op=.*expected an op"):
+        call(bad)
+
+
+class Own(tuple):
+    """A tuple with methods of its own."""
+
+    __slots__ = ()
+
+    def __iter__(self):
+        raise ZeroDivisionError
+
+    __len__ = __getitem__ = __iter__
+
+
+def test_axes_are_what_a_tuple_holds():
+    assert ln.MaxPool((2, 2), axes=Own((0, 1))) == ln.MaxPool((2, 2), axes=(0, 1))
+    with pytest.raises(ValueError, match="axes"):
+        ln.AdaptiveMaxPool((1,), axes=Own((2, 2)))
+
+
+OP = ln.MaxPool((3,), stride=2, padding=1, dilation=2)
+"""On 7 cells its windows are cells 1 and 3, 1, 3 and 5, 3 and 5."""
+
+
+@pytest.mark.parametrize(
+    "indices, error, words",
+    [
+        ([1, 3, 7], ValueError, r"indices: 7 at \(2,\)"),
+        ([1, 3, -2], ValueError, r"indices: -2 at \(2,\)"),
+        ([0, 3, 5], ValueError, r"indices: 0 at \(0,\)"),
+        ([-1, 3, 5], ValueError, r"255 at \(0,\)"),
+        ([1, 3], ValueError, "indices have shape"),
+        ([1.0, 3.0, 5.0], TypeError, "indices have dtype"),
+    ],
+)
+def test_indices_that_an_op_cannot_have_given(indices, error, words):
+    np.testing.assert_array_equal(ln.offsets.offsets_of(OP, (7,), [1, 3, 5]), [1, 1, 1])
+    with pytest.raises(error, match=words):
+        ln.offsets.offsets_of(OP, (7,), indices)

@@ -216,3 +216,43 @@ def test_min_of_tensors_has_gradients_and_mode_none():
         ln.mode_pool(x, (2, 3))
     with pytest.raises(TypeError, match="no derivative"):
         ln.ModePool((2, 3)).vjp(x, y)
+
+
+FAR = [
+    ln.Sliding(2**70, 2**70, 2**70),
+    ln.Sliding(2**40, 1, (2**40 - 3, 2)),
+    ln.Sliding(2, 2**62),
+    ln.Sliding(3, 2, (2**62 + 4, 2**62 + 4), 2**62),
+    ln.Sliding(300, 1, (300, 2)),
+    ln.Sliding(20, 3, (5, 40), 2),
+    ln.Sliding(33, 1, (40, 0)),
+]
+"""Windows, steps and counts past int64, past the type of the cells, and past the length from which sums run along."""
+
+
+@pytest.mark.parametrize("region", FAR, ids=repr)
+@pytest.mark.parametrize(
+    "reduction",
+    [ln.RoundedMean(), ln.RoundedMean(False), ln.Mode(), ln.Mode("first", True), ln.Min()],
+    ids=repr,
+)
+@pytest.mark.parametrize("dtype", ["uint8", "int64"])
+def test_windows_that_reach_far(region, reduction, dtype):
+    info = np.iinfo(dtype)
+    x = np.array([info.max, info.max - 1, info.min, 3, 3, 0, info.max], dtype)
+    x = np.resize(x, 7 if region.extent > 60 else 40)
+    op = ln.Pool((region,), reduction)
+    expected, found = ln.spec.forward(op, x), op(x)
+    np.testing.assert_array_equal(found, expected)
+    assert found.dtype == x.dtype
+    if isinstance(reduction, ln.Min):
+        found, indices = ln.dispatch.forward_with_indices(op, x)
+        np.testing.assert_array_equal(found, expected)
+        np.testing.assert_array_equal(indices, ln.spec.forward_with_indices(op, x)[1])
+
+
+def test_cells_that_count_on_several_axes():
+    """The product of the counts is past int64."""
+    op = ln.AvgPool((2**40, 2**40), padding=2**40 - 1, stride=2**40, dtype="same")
+    x = np.array([[2**62, -(2**62)], [3, 2**62]])
+    np.testing.assert_array_equal(op(x), ln.spec.forward(op, x))

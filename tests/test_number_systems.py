@@ -180,3 +180,24 @@ def test_numbers_past_the_floats():
     system = scalars.of_array(np.zeros(1))
     assert system.from_real(Fraction(10**400)) == np.inf
     assert system.from_real(-Fraction(10**400)) == -np.inf
+
+
+def test_integers_join_exact_numbers_on_a_tape():
+    third, large = of("Fraction", 1), np.array([2**62])
+    third[0] = Fraction(1, 3)
+    tape = ln.Tape()
+    for operation, expected in (
+        ("maximum", Fraction(2**62)),
+        ("mul", Fraction(2**62, 3)),
+        ("add", Fraction(2**62) + Fraction(1, 3)),
+    ):
+        for operands in ((third, large), (large, third)):
+            (found,) = tape.value(tape.apply(operation, *operands))
+            assert found == expected and type(found) is Fraction
+    square = tape.maximum(third, large)
+    assert tape.value(tape.mul(square, square))[0] == 2**124  # no int64 is left in it
+    for name in ("matmul", "linear"):
+        (found,) = tape.value(tape.apply(name, third[None], large[None])).ravel()
+        assert found == Fraction(2**62, 3)
+    x = tape.leaf(third)
+    assert tape.backward(tape.matmul(x, large))[x][0] == 2**62

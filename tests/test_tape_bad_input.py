@@ -271,3 +271,50 @@ def test_rules_that_cannot_be(tape):
         Rule(lambda x: x, lambda x: x, jvp=[1], vjp=[None])
     with pytest.raises(ValueError, match="no value requires a gradient"):
         check_gradient(lambda t, x: t.neg(x), np.array([1]))
+
+
+LONG = 10**5000
+ENDLESS = iter(int, 1)
+
+
+class Endless(list):
+    """Its own way to iterate has no end."""
+
+    def __iter__(self):
+        return iter(int, 1)
+
+
+@pytest.mark.parametrize(
+    "call, word",
+    [
+        (lambda tape, x: tape.add(x, LONG), "node"),
+        (lambda tape, x: tape.value(LONG), "node"),
+        (lambda tape, x: tape.leaf(ones(2), LONG), "name"),
+        (lambda tape, x: tape.apply(LONG, x), "op"),
+        (lambda tape, x: tape.jvp(x, LONG), "tangents"),
+        (lambda tape, x: tape.backward(x, ones(2), keep=ENDLESS), "keep"),
+        (lambda tape, x: tape.backward(x, ones(2), keep=0), "keep"),
+        (lambda tape, x: tape.concatenate(LONG), "operands"),
+        (lambda tape, x: tape.concatenate([x], range(2)), "axis"),
+        (lambda tape, x: tape.concatenate([x], LONG), "axis"),
+        (lambda tape, x: tape.sum(x, range(10**12)), "axis"),
+        (lambda tape, x: tape.transpose(x, range(10**12)), "axes"),
+        (lambda tape, x: tape.reshape(x, (1,) * 100_000), "shape"),
+        (lambda tape, x: tape.flatten(x, name=ones(2)), "name"),
+        (lambda tape, x: tape.draw(ENDLESS), "path"),
+        (lambda tape, x: tape.take(x, np.ma.array([0, 1], mask=[True, False])), "index"),
+    ],
+)
+def test_whatever_is_given_is_refused_by_name(tape, call, word):
+    x = tape.leaf(ones(2))
+    with pytest.raises((ValueError, TypeError), match=rf"\b{word}\b") as caught:
+        call(tape, x)
+    assert len(str(caught.value)) < 500
+
+
+def test_a_list_is_what_it_holds(tape):
+    x = tape.leaf(ones(2))
+    assert tape.value(tape.concatenate(Endless([x, x]))).shape == (4,)
+    assert tape.value(tape.sum(x, Endless([0]))) == 2
+    assert set(tape.backward(tape.sum(x), keep=Endless([x]))) == {x}
+    assert tape.jvp(Endless([x]), {x: ones(2)})[0].shape == (2,)

@@ -123,3 +123,22 @@ def test_other_libraries(module):
         found = tape.backward(out, library.ones_like(tape.value(out)))
         for a, b in zip(expected, [tape.value(out), *(found[i] for i in ids)], strict=True):
             assert np.allclose(a, np.asarray(b), rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "uint64", "bool"])
+def test_integers_become_floats_before_they_are_subtracted(dtype):
+    x = np.array([[100, 0, 1], [-100, 100, 1]] if dtype == "int8" else [[100, 0, 1]]).astype(dtype)
+    wide, tape = x.astype(float), ln.Tape()
+    for name in ("softmax", "sigmoid", "exp", "tanh"):
+        found = tape.value(tape.apply(name, x))
+        assert found.dtype == np.float64
+        np.testing.assert_array_equal(found, tape.value(tape.apply(name, wide)))
+    other = x[:, ::-1].copy()
+    found, expected = (tape.mse(a, b) for a, b in ((x, other), (wide, other.astype(float))))
+    assert tape.value(found) == tape.value(expected)
+    labels = np.zeros(len(x), int)
+    found, expected = (tape.softmax_cross_entropy(z, labels) for z in (x, wide))
+    assert tape.value(found) == tape.value(expected)
+    signs = tape.value(tape.sign(x))
+    assert signs.dtype == x.dtype
+    np.testing.assert_array_equal(signs, np.sign(wide).astype(dtype))

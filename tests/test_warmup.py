@@ -1,5 +1,6 @@
 """Kernels that are compiled ahead are found on disk by the calls that need them."""
 
+import pickle
 import subprocess
 import sys
 
@@ -85,3 +86,31 @@ def test_the_command_names_a_wrong_dtype_or_verb():
     for options in (["--dtype", "int7"], ["--verb", "backward"]):
         result = CliRunner().invoke(app, ["warm", *options])
         assert result.exit_code == 2 and options[0] in result.output
+
+
+@pytest.mark.parametrize(
+    "op, options, error, words",
+    [
+        (2, {}, TypeError, "op=2"),
+        (ln.MaxPool((2, 2)), {"verbs": iter(int, 1)}, ValueError, "verbs"),
+        (ln.MaxPool((2, 2)), {"verbs": [[]]}, ValueError, "verbs"),
+        (ln.MaxPool((2, 2)), {"dtype": (1, 2, 3)}, TypeError, "dtype"),
+        (ln.MaxPool((2, 2)), {"channels_last": 1}, TypeError, "channels_last"),
+        (ln.ModePool((2, 2)), {"dtype": "u1"}, TypeError, "verbs='vjp'.*no derivative"),
+        (ln.MaxPool((2, 2)), {"dtype": "i4", "verbs": ["jvp"]}, TypeError, "verbs='jvp'"),
+    ],
+)
+def test_arguments_are_refused_by_name(op, options, error, words):
+    with pytest.raises(error, match=words):
+        ln.warm(op, (4, 4), **options)
+
+
+def test_the_calls_of_other_dtypes_are_those_that_are_asked_for(monkeypatch):
+    """NumPy's word for bfloat16 is that of plain bytes."""
+    made = []
+    monkeypatch.setattr("lunette.warmup.warm_calls", lambda calls, _: made.extend(calls) or [])
+    bfloat16 = pytest.importorskip("ml_dtypes").bfloat16
+    for dtype, expected in ((bfloat16, bfloat16), (">f4", "f4"), ("f2", "f2")):
+        made.clear()
+        ln.warm(ln.MaxPool((2, 2)), (4, 4), dtype=dtype, verbs=["forward"])
+        assert pickle.loads(pickle.dumps(made[0])).dtype == np.dtype(expected)

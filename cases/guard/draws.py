@@ -6,6 +6,7 @@ items, windows past 255 cells, strides past the kernel, padding past the window,
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 from random import Random
 from typing import Any, NamedTuple
@@ -15,7 +16,7 @@ import numpy as np
 import lunette as ln
 from cases.workloads import dtype_named
 from lunette.ops.pooling import Pool
-from lunette.reductions import Max, Mean, Reduction, SmoothMax
+from lunette.reductions import Max, Mean, Min, Mode, Reduction, RoundedMean, SmoothMax
 from lunette.regions import Adaptive, Global, Region, Sliding
 
 __all__ = ["DTYPES", "FLOATS", "Draw", "array", "draw"]
@@ -60,6 +61,8 @@ def draw(seed: int, number: int, dtypes: tuple[str, ...] = DTYPES, share: float 
     random = Random(f"{seed} {number}")
     dtype, kind = random.choice(dtypes), random.random()
     op, shapes = (_convolution if dtype in FLOATS and kind < share else _pooling)(random)
+    if dtype not in FLOATS and random.random() < 0.5:  # kernels of their own
+        op = replace(op, reduction=_of_integers(random))
     layouts = tuple(random.choice(LAYOUTS) for _ in range(3))
     if random.random() < 0.5:  # layouts that agree reach other kernels than those that do not
         layouts = (layouts[0],) * 3
@@ -89,6 +92,13 @@ def _reduction(random: Random) -> Reduction:
     if kind < 0.7:
         return Mean(random.random() < 0.6, random.choice((None, None, None, 1, 7)))
     return SmoothMax(random.choice((1.0, 0.5, 30.0, -2.0, 1e-3)), random.random() < 0.6)
+
+
+def _of_integers(random: Random) -> Reduction:
+    kind = random.random()
+    if kind < 0.5:
+        return Mode(random.choice(("smallest", "first")), random.random() < 0.5)
+    return RoundedMean(random.random() < 0.6) if kind < 0.8 else Min()
 
 
 def _reach(region: Region) -> int:

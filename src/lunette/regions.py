@@ -36,6 +36,9 @@ MANY = 1 << 12
 """Bins to a position from which those within one are told apart from the others."""
 
 
+Array = np.ndarray[Any, Any]
+
+
 class Window(NamedTuple):
     """The cells of one output on one axis: positions `start, start + step, … < stop`.
 
@@ -84,6 +87,26 @@ class Region:
         for i in others:
             rows[i - first] = self.window(n, i)
         return rows
+
+    def cells(self, n: int) -> tuple[Array, Array, Array, Array]:
+        """Of every output its first position, how many positions it reads, what is between them, how many cells count.
+
+        The last are Python integers where int64 cannot hold them.
+        """
+        outputs = self.out_length(n)
+        try:
+            start, stop, step, counted = self.table(n, 0, outputs).T
+        except OverflowError:
+            start, stop, step = (np.zeros(outputs, np.int64) for _ in range(3))
+            counted = np.empty(outputs, object)
+            window, others = self.common(n, 0, outputs)
+            if window is not None:
+                counted[:] = window.counted
+            for i in others:
+                start[i], stop[i], between, counted[i] = self.window(n, i)
+                step[i] = min(between, n)  # one past n reads one position
+        step = np.maximum(step, 1)
+        return start, np.maximum(0, -(-(stop - start) // step)), step, counted
 
     def common(self, n: int, first: int, last: int) -> tuple[Window | None, Iterable[int]]:
         """The window of most outputs `first ≤ i < last`, where they are alike; and the outputs that have another."""

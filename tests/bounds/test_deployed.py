@@ -199,6 +199,8 @@ UNIT = Box(np.zeros((1, 3)), np.ones((1, 3)))
         (lambda: Box([0.0], [np.inf]), ValueError, "hi=.*inf"),
         (lambda: Box(["a"], [1.0]), TypeError, "lo has dtype"),
         (lambda: Box(np.zeros(2), np.zeros(3)), ValueError, "one shape"),
+        (lambda: Box(np.ma.array([0.0], mask=[True]), [1.0]), TypeError, "lo is a masked array"),
+        (lambda: UNIT.contains(np.ma.zeros((1, 3))), TypeError, "x is a masked array"),
         (lambda: Box(0.0, 1e200), ValueError, "2\\*\\*400"),
         (lambda: Deployment("float16"), ValueError, "dtype='float16'"),
         (lambda: Deployment("tf32"), ValueError, "dtype='tf32'"),
@@ -207,6 +209,10 @@ UNIT = Box(np.zeros((1, 3)), np.ones((1, 3)))
 def test_bad_boxes_and_deployments(make, error, words):
     with pytest.raises(error, match=words):
         make()
+
+
+def test_integers_that_floats_would_round():
+    assert Box(0.0, 2.0**53).contains(2**53) and not Box(0.0, 2.0**53).contains(2**53 + 1)
 
 
 @pytest.mark.parametrize(

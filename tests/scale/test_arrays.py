@@ -126,3 +126,54 @@ def test_what_is_refused(options, error, words):
         ln.pyramid("in.npy", "out.zarr", speed=9)
     with pytest.raises(ValueError, match="either out"):
         ln.pyramid("in.npy")
+
+
+@pytest.mark.parametrize(
+    "x, options, error, word",
+    [
+        (2.0, {}, ValueError, "x has shape"),
+        (None, {}, ValueError, "x has shape"),
+        (iter(()), {}, TypeError, "x"),
+        (np.ma.array(np.ones(8), mask=[1, 0] * 4), {}, TypeError, "x is a masked array"),
+        (np.ma.array(np.ones(8)), {"op": "stride"}, TypeError, "x is a masked array"),
+        (np.ones(8), {"nodata": [3]}, TypeError, "nodata"),
+        (np.ones(8), {"nodata": True}, TypeError, "nodata"),
+        (np.ones(8), {"nodata": 10**400}, ValueError, "nodata"),
+        (np.ones(8, "f4"), {"nodata": 1e300}, ValueError, "nodata"),
+        (np.ones(8, "u1"), {"nodata": np.inf}, ValueError, "nodata"),
+        (np.ones(8), {"skipna": 1}, TypeError, "skipna"),
+        (np.ones(8), {"axes": 3}, TypeError, "axes"),
+        (np.ones(8), {"factors": 10**5000}, ValueError, "factors"),
+        (np.ones(8), {"levels": -(10**5000)}, ValueError, "levels"),
+        (np.ones(8), {"op": ("mean",)}, ValueError, "op"),
+        ("in.npy", {"out": 3}, TypeError, "out"),
+        ("in.npy", {"out": "no/such/folder.zarr"}, ValueError, "in.npy"),
+    ],
+)
+def test_whatever_is_given_is_refused_by_name(x, options, error, word, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(error, match=word) as caught:
+        ln.pyramid(x, **options)
+    assert len(str(caught.value)) < 500
+
+
+def test_masks_within_dask_are_refused():
+    x = da.ma.masked_equal(da.arange(8.0, chunks=4), 2)
+    for options in ({}, {"nodata": 3}, {"op": "stride"}):
+        with pytest.raises(TypeError, match="x is a masked array"):
+            ln.pyramid(x, factors=2, **options)
+
+
+@pytest.mark.parametrize("op", ["mode", "mean", "min"])
+def test_the_byte_order_says_nothing(op):
+    x = np.array([2, 2, 256, 256, 0, 5, 1, 1], "u2")  # 2 and 256 are 512 and 1 the other way round
+    found = ln.pyramid(x.astype(">u2"), op=op, nodata=0, factors=4)[1]
+    np.testing.assert_array_equal(found, ln.pyramid(x, op=op, nodata=0, factors=4)[1])
+    assert found.dtype == np.uint16
+
+
+def test_a_list_is_an_array():
+    assert [level.tolist() for level in ln.pyramid([1.0, 2.0, 3.0, 5.0])] == [
+        [1, 2, 3, 5],
+        [1.5, 4],
+    ]

@@ -95,6 +95,7 @@ def test_blur_pool_rounds_once_and_keeps_the_layout():
     ("arguments", "text"),
     [
         ({"kernel": 0}, "kernel=0"),
+        ({"kernel": 10**9}, "kernel=1000000000: expected at most 1024"),
         ({"stride": 0}, "stride=0"),
         ({"ndim": 4}, "ndim=4"),
         ({"padding_mode": "circular"}, "padding_mode='circular'"),
@@ -111,3 +112,12 @@ def test_blur_pool_of_too_short_an_axis():
     assert lt.nn.BlurPool(5, padding_mode="replicate")(torch.zeros(1, 1, 2, 9)).shape[-2:] == (1, 5)
     with pytest.raises(ValueError, match="pools the last 2 axes"):
         lt.nn.BlurPool()(torch.zeros(3))
+
+
+@pytest.mark.parametrize("mode", ["reflect", "replicate", "zeros"])
+def test_blur_pool_of_nothing(mode):
+    module = lt.nn.BlurPool(4, padding_mode=mode)
+    for batch in ((0,), (0, 3), (2, 0, 3)):
+        assert module(torch.zeros(*batch, 8, 6)).shape == (*batch, 4, 3)
+    with pytest.raises(ValueError, match="length"):
+        module(torch.zeros(1, 1, 0, 8))

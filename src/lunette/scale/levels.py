@@ -119,11 +119,11 @@ def _asked(
         factor = left.pop(letter, 1) if factor is None else factor
         if factor > 1 and letter in SPACE and letter not in letters:
             raise ScaleError(
-                f"--factors {name}={factor}: sub-images of a TIFF keep every plane; expected 1"
+                f"--factors {name}={shown(factor)}: sub-images of a TIFF keep every plane; expected 1"
             )
         if n > 1 and factor > n:
             raise ScaleError(
-                f"--factors {name}={factor}: axis {name} has {n} positions left of {source.shape}"
+                f"--factors {name}={shown(factor)}: axis {name} has {n} positions left of {source.shape}"
             )
         found.append(factor if n > 1 else 1)
     if left:

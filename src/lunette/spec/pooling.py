@@ -136,7 +136,9 @@ def value(reduction: Reduction, scalars: Scalars, cells: Cells) -> Any:
     if count == 0:
         return zero
     if isinstance(reduction, RoundedMean):
-        if cells.values and isinstance(cells.values[0], np.integer):
+        if not cells.values:
+            return zero  # however many cells of padding: the type of an image may not hold their number
+        if isinstance(cells.values[0], np.integer):
             # Python rounds a Fraction half to even.
             return type(cells.values[0])(round(Fraction(sum(map(int, cells.values)), count)))
         reduction = Mean(reduction.count_include_pad)

@@ -21,6 +21,7 @@ __all__ = [
     "Undecided",
     "filled",
     "is_int",
+    "joined",
     "lift",
     "lift_all",
     "lower",
@@ -314,6 +315,11 @@ def lift_all(groups: Mapping[str, Array]) -> list[Array]:
         return [lift(a) for a in arrays]
     system = of_elements({name: a.flat for name, a in groups.items()})
     return [_elements(system, a) for a in arrays]
+
+
+def joined(integers: Array, exact: Array) -> Array:
+    """Integers as elements of the number system of an object array."""
+    return _elements(of_array(exact), integers) if exact.size else integers.astype(object)
 
 
 def _elements(system: Scalars, x: Array) -> Array:

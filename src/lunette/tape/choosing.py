@@ -124,6 +124,8 @@ def sign(x: Any) -> Any:
             out[i] = system.sign(v)
         return out
     module, above = fn.library(x), x > 0
+    if getattr(x.dtype, "kind", "") in ("u", "b"):  # which hold no −1
+        return fn.array(module.where(above, fn.constant_like(x, 1), fn.constant_like(x, 0)))
     signs = module.where(
         above, fn.constant_like(x, 1), module.where(x < 0, fn.constant_like(x, -1), x)
     )
@@ -147,6 +149,7 @@ def softmax_shape(x: Shape) -> Shape:
 
 
 def _softmax(x: Any) -> Any:
+    x = fn.real(x)
     powers = fn.exp(fn.array(x - fn.pivot(x)))
     return fn.array(powers / _total(powers))
 

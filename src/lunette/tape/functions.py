@@ -34,6 +34,7 @@ __all__ = [
     "one_hot",
     "pivot",
     "positive",
+    "real",
     "relu",
     "reshape",
     "select",
@@ -73,6 +74,18 @@ def is_differentiable(dtype: Any) -> bool:
     if isinstance(dtype, np.dtype):
         return dtype.kind == "O" or is_float(dtype)
     return bool(getattr(dtype, "is_floating_point", False))
+
+
+def real(x: Any) -> Any:
+    """Integers and bools as floats, for what has no meaning among integers: NumPy's as float64."""
+    if isinstance(x, DualArray):
+        return x.map(real)
+    if is_differentiable(x.dtype) or getattr(x.dtype, "is_complex", False):
+        return x
+    module = library(x)
+    if hasattr(x, "is_floating_point"):  # torch
+        return x.to(module.get_default_dtype())
+    return x.astype(np.float64 if module is np else float)
 
 
 def array(x: Any) -> Any:
@@ -264,14 +277,14 @@ def exp(x: Any) -> Any:
     if isinstance(x, DualArray):
         power = exp(x.primal)
         return pair(power, times(x.tangent, power))
-    return _each("exp", x) if is_object(x) else array(library(x).exp(x))
+    return _each("exp", x) if is_object(x) else array(library(x).exp(real(x)))
 
 
 def log(x: Any) -> Any:
     """The natural logarithm."""
     if isinstance(x, DualArray):
         return pair(log(x.primal), None if x.tangent is None else x.tangent / x.primal)
-    return _each("log", x) if is_object(x) else array(library(x).log(x))
+    return _each("log", x) if is_object(x) else array(library(x).log(real(x)))
 
 
 def tanh(x: Any) -> Any:
@@ -282,7 +295,7 @@ def tanh(x: Any) -> Any:
     if is_object(x):  # x stands once, so intervals and balls grow no wider than they must
         one, two = constant(1, x), constant(2, x)
         return array(one - two / (exp(array(x + x)) + one))
-    return array(library(x).tanh(x))
+    return array(library(x).tanh(real(x)))
 
 
 def sigmoid(x: Any) -> Any:
@@ -293,6 +306,7 @@ def sigmoid(x: Any) -> Any:
     if is_object(x):
         one = constant(1, x)
         return array(one / (one + exp(array(-x))))
+    x = real(x)
     small = exp(-abs(x))
     return array(library(x).where(x >= 0, constant_like(small, 1), small) / (1 + small))
 
@@ -333,6 +347,7 @@ def log_sum_exp(x: Any) -> Any:
     last = (len(x.shape) - 1,)
     if is_object(x) and (system := scalars.of_array(x)).by_ends:
         return _log_sum_exp_by_ends(system, x)
+    x = real(x)
     middle = pivot(primal_of(x))
     return log(sum_axes(exp(x - middle), last, keepdims=True)) + middle
 

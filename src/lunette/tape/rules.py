@@ -48,6 +48,7 @@ class Rule:
     `None` in place of a function: that operand has no derivative (labels, for one). Written with
     operators and `lunette.tape.functions`, a rule serves every kind of array, and `hvp` too.
     With `broadcasts`, operands of several shapes meet as NumPy's do, and the rule need not know.
+    Integers join the number system of exact operands, unless `labels(*inputs)` says that they are names of things.
 
     Parameters
     ----------
@@ -61,6 +62,8 @@ class Rule:
         For each operand, its gradient.
     broadcasts : bool, default False
         Let operands of several shapes meet as NumPy's do.
+    labels : callable, optional
+        Whether integers among the operands are names of things.
 
     Raises
     ------
@@ -80,7 +83,7 @@ class Rule:
     (2, 3)
     """
 
-    __slots__ = ("broadcasts", "forward", "jvp", "shape", "vjp")
+    __slots__ = ("broadcasts", "forward", "jvp", "labels", "shape", "vjp")
     reads_result = True
     """Whether `pull` looks at the result; one that does not is let go before."""
 
@@ -91,8 +94,10 @@ class Rule:
         jvp: Any,
         vjp: Any,
         broadcasts: bool = False,
+        labels: Callable[..., bool] | None = None,
     ) -> None:
         self.shape, self.forward, self.broadcasts = shape, forward, broadcasts
+        self.labels = labels
         self.jvp, self.vjp = _per_operand(jvp, "jvp"), _per_operand(vjp, "vjp")
 
     def push(self, tangents: list[Any], out: Any, inputs: list[Any], options: Any) -> Any:

@@ -270,7 +270,7 @@ def mse_shape(prediction: Shape, target: Shape) -> Shape:
 
 
 def _mse(prediction: Any, target: Any) -> Any:
-    difference = prediction - target
+    difference = fn.real(prediction) - fn.real(target)
     axes = tuple(range(len(prediction.shape)))
     return _mean(fn.array(difference * difference), axes, False)
 
@@ -329,7 +329,7 @@ def _check_labels(logits: Any, target: Any) -> None:
 
 
 def _cross_entropy(logits: Any, target: Any) -> Any:
-    surprise = fn.log_sum_exp(logits) - logits
+    surprise = fn.log_sum_exp(logits) - fn.real(logits)
     if _is_labels(logits, target):
         _check_labels(logits, target)
         terms = fn.select(fn.one_hot(target, logits.shape[-1]), surprise)
@@ -355,7 +355,7 @@ def _logits_slope(logits: Any, target: Any) -> Any:
 
 
 def _target_slope(logits: Any, target: Any) -> Any:
-    return fn.divide(fn.log_sum_exp(logits) - logits, _rows_of(logits))
+    return fn.divide(fn.log_sum_exp(logits) - fn.real(logits), _rows_of(logits))
 
 
 RULES["softmax_cross_entropy"] = Rule(
@@ -369,4 +369,5 @@ RULES["softmax_cross_entropy"] = Rule(
         lambda g, out, z, target: g * _logits_slope(z, target),
         lambda g, out, z, target: g * _target_slope(z, target),
     ),
+    labels=_is_labels,
 )

@@ -206,6 +206,9 @@ class Tape(Methods):
                 "inexact; convert the floats, or use floats throughout"
             )
         self._check_one_system(op, name, parents)
+        if any(fn.is_object(node.value) for node in nodes):
+            parents = self._joined(rule, parents)
+            nodes = [self._nodes[p] for p in parents]
         try:
             value = fn.array(rule.forward(*[node.value for node in nodes], **options))
         except Exception as error:
@@ -512,6 +515,19 @@ class Tape(Methods):
             scalars.of_elements({f"{p} {n.name!r}": n.value.flat for p, n in exact.items()})
         except TypeError as error:
             raise TypeError(f"{self._about(op, name, parents)}: {error}") from None
+
+    def _joined(self, rule: Any, parents: tuple[int, ...]) -> tuple[int, ...]:
+        """The operands, with new constants for integers among exact numbers: their elements in that system."""
+        values = [self._nodes[p].value for p in parents]
+        if getattr(rule, "labels", None) is not None and rule.labels(*values):
+            return parents
+        exact = next(v for v in values if fn.is_object(v))
+        found = list(parents)
+        for i, v in enumerate(values):
+            if isinstance(v, np.ndarray) and v.dtype.kind in "iu":
+                joined = scalars.joined(v, exact)
+                found[i] = int(self._leaf(joined, self._nodes[parents[i]].name, False))
+        return tuple(found)
 
     def _seed(self, number: int, grad: Any) -> Any:
         node = self._nodes[number]

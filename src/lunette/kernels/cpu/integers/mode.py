@@ -70,9 +70,7 @@ def _table(regions: Any, pooled: Shape) -> tuple[Array, int]:
     head = [rank, prod(lengths), prod(pooled)]
     at, tables, room = 3 + 4 * rank, [], 1
     for axis, (region, n, m) in enumerate(zip(regions, pooled, lengths, strict=True)):
-        rows = region.table(n, 0, m)
-        start, stop, step = rows[:, 0], rows[:, 1], rows[:, 2]
-        members = np.where(stop > start, (stop - start + step - 1) // step, 0)
+        start, members, step, _ = region.cells(n)
         windows = np.stack([start, members, step], axis=1).astype(np.int64)
         room *= max(1, int(members.max()))
         head += [n, m, prod(pooled[axis + 1 :]), at]

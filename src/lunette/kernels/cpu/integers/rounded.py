@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,9 @@ __all__ = ["in_lanes", "values"]
 Array = np.ndarray[Any, Any]
 
 kernels = Kernels("integers.swar_mean")
+
+LONG = 16
+"""Cells of a window from which sums run along the axis."""
 
 
 def values(op: Pooling, x: Array) -> Array:
@@ -63,41 +67,41 @@ def _exact(op: Pooling, x: Array, count_padding: bool) -> Array:
     Numbers of 64 bits are summed as halves: `x = high·2³² + low`.
     """
     lead = x.ndim - op.rank
-    tables = [
-        r.table(n, 0, r.out_length(n)) for r, n in zip(op.regions, x.shape[lead:], strict=True)
-    ]
-    count = np.ones((), np.int64)
-    for axis, table in enumerate(tables, lead):
-        counted = table[:, 3] if count_padding else _members(table)
-        count = count * counted.reshape((-1,) + (1,) * (x.ndim - axis - 1))
+    tables = [r.cells(n) for r, n in zip(op.regions, x.shape[lead:], strict=True)]
+    counts = [counted if count_padding else members for _, members, _, counted in tables]
+    # Products below are at most 2³² of it.
+    exact = prod(int(counted.max(initial=1)) for counted in counts) > 1 << 30
+    count = np.ones((), object if exact else np.int64)
+    for axis, counted in enumerate(counts, lead):
+        along = counted.reshape((-1,) + (1,) * (x.ndim - axis - 1))
+        count = count * along.astype(count.dtype)
     count = np.maximum(count, 1)  # a window without a cell has the sum 0
     if x.dtype.itemsize < 8:
-        quotient, rest = np.divmod(_sum(x.astype(np.int64), tables), count)
+        total = _sum(x.astype(np.int64), tables)
+        quotient, rest = total // count, total % count
     else:
         wide = np.int64 if x.dtype.kind == "i" else np.uint64
         high = _sum((x >> np.asarray(32, x.dtype)).astype(np.int64), tables)
         low = _sum((x & np.asarray(0xFFFFFFFF, x.dtype)).astype(np.int64), tables)
-        whole, over = np.divmod(high, count)
-        part, rest = np.divmod((over << 32) + low, count)
+        whole, over = high // count, high % count
+        rest = (over << 32) + low
+        part, rest = rest // count, rest % count
         quotient = (whole.astype(wide) << wide(32)) + part.astype(wide)
-    odd = (quotient & quotient.dtype.type(1)).astype(bool)
-    up = (2 * rest > count) | ((2 * rest == count) & odd)
+    odd = (quotient & 1).astype(bool)
+    up = ((2 * rest > count) | ((2 * rest == count) & odd)).astype(bool)
     result: Array = (quotient + up.astype(quotient.dtype)).astype(x.dtype)
     return result
 
 
-def _members(table: Array) -> Array:
-    start, stop, step = table[:, 0], table[:, 1], table[:, 2]
-    return np.where(stop > start, (stop - start + step - 1) // step, 0)
-
-
-def _sum(x: Array, tables: list[Array]) -> Array:
+def _sum(x: Array, tables: list[tuple[Array, Array, Array, Array]]) -> Array:
     """The sum over each window, axis by axis."""
     lead = x.ndim - len(tables)
-    for axis, table in enumerate(tables, lead):
-        starts, reals, steps = table[:, 0], _members(table), table[:, 2]
-        m, n = len(table), x.shape[axis]
+    for axis, (starts, reals, steps, _) in enumerate(tables, lead):
+        m, n = len(starts), x.shape[axis]
         if m == n and (reals == 1).all() and (starts == np.arange(n)).all():
+            continue
+        if reals.max(initial=0) > LONG and (steps == steps[0]).all():
+            x = _running(x, axis, starts, reals, int(steps[0]))
             continue
         shape = (-1,) + (1,) * (x.ndim - axis - 1)
         total = np.zeros((*x.shape[:axis], m, *x.shape[axis + 1 :]), np.int64)
@@ -107,3 +111,16 @@ def _sum(x: Array, tables: list[Array]) -> Array:
             total += cells if inside.all() else cells * inside.reshape(shape)
         x = total
     return x
+
+
+def _running(x: Array, axis: int, starts: Array, reals: Array, step: int) -> Array:
+    """Each window's sum as the difference of two sums from the start of the axis; past 2⁶³ both turn over alike."""
+    n = x.shape[axis]
+    rows = -(-n // step) + 1
+    sums = np.zeros((*x.shape[:axis], rows * step, *x.shape[axis + 1 :]), np.int64)
+    sums[(slice(None),) * axis + (slice(step, step + n),)] = x
+    apart = sums.reshape(*x.shape[:axis], rows, step, *x.shape[axis + 1 :])
+    np.cumsum(apart, axis=axis, out=apart)  # at each position the sum of those before it
+    total: Array = np.take(sums, starts + reals * step, axis=axis)
+    total -= np.take(sums, starts, axis=axis)
+    return total

@@ -75,9 +75,9 @@ def without_cells(op: Pooling, shape: tuple[int, ...], value: Arrays) -> Arrays:
         whole = region.region if isinstance(region, Part) else region
         if not isinstance(whole, Sliding) or whole.padding in ((0, 0), "same"):
             continue
-        rows = region.table(shape[axis], 0, region.out_length(shape[axis]))
-        for output in np.flatnonzero(rows[:, 0] == rows[:, 1]).tolist():
-            value[(slice(None),) * axis + (output,)] = 0  # type: ignore[index]
+        _, members, *_ = region.cells(shape[axis])
+        if not members.all():
+            value[(slice(None),) * axis + (np.flatnonzero(members == 0),)] = 0  # type: ignore[index]
     return value
 
 
