@@ -82,6 +82,12 @@ def scaled(given):
     return [v * power(given["exp"]) for v in given["int"]]
 
 
+def windows(given):
+    """The cells of each output: those of its pattern, from its first one on."""
+    likes = zip(given["at"], given["like"], strict=True)
+    return [[at + i for i in given["patterns"][like]] for at, like in likes]
+
+
 def replay(document, choose):
     """Values of all cells where the inputs are chosen; `Wrong` where a claim is false there."""
     unit, cells, ends = power(document["exp"]), [], {}
@@ -93,14 +99,14 @@ def replay(document, choose):
                 for i, (a, b) in enumerate(zip(step["lo"], step["hi"], strict=True))
             ]
         elif step["op"] == "max":
-            for window, zero in zip(step["windows"], step["zero"], strict=True):
+            for window, zero in zip(windows(step["windows"]), step["zero"], strict=True):
                 cells.append(max([cells[i] for i in window] + [Fraction(0)] * (zero == 1)))
             ends[k] = first
             relaxed(step, step["relax"], cells, first)
         else:
             bias, table = scaled(step["bias"]), scaled(step["weight"])
             kinds = step["kinds"]
-            for n, places in enumerate(step["cells"]):
+            for n, places in enumerate(windows(step["cells"])):
                 if "divisors" in step:
                     total = sum((cells[i] for i in places), Fraction(0)) / step["divisors"][n]
                 else:
@@ -138,7 +144,7 @@ def relaxed(step, given, cells, first):
         scaled(given["offset"]),
     )
     at = 0
-    for n, window in enumerate(step["windows"]):
+    for n, window in enumerate(windows(step["windows"])):
         y = cells[first + n]
         above = sum((slopes[at + j] * cells[i] for j, i in enumerate(window)), offsets[n])
         below = sum((shares[at + j] * cells[i] for j, i in enumerate(window)), Fraction(0))
@@ -341,6 +347,10 @@ def test_hostile_texts_get_an_error_and_no_verdict():
 
 def test_work_is_bounded(monkeypatch):
     document, _ = made(2)
+    bomb = copy.deepcopy(document)
+    (step,) = [s for s in bomb["steps"] if s["op"] == "sums"][:1]
+    step["cells"] = {"patterns": [[0] * 20000], "at": [0] * 20000, "like": [0] * 20000}
+    assert check.check(json.dumps(bomb)) == "error: certificate: too much work"
     monkeypatch.setattr(check, "WORK", 100)
     assert check.check(json.dumps(document)) == "error: certificate: too much work"
     monkeypatch.setattr(check, "BYTES", 10)

@@ -122,6 +122,25 @@ def test_a_sigmoid_that_is_a_half_and_an_odd_function():
         assert ln.bounds(tape, y, {leaf: Box(x, x)}, method=method).contains(values)
 
 
+def test_a_product_of_constants_that_is_added():
+    """A Gemm's β·C is rounded once before it is added: the addition's charge holds that too."""
+    rng = np.random.default_rng(8)
+    x, bias = nets.numbers(rng, 1, 400), nets.numbers(rng, 1, 400, scale=1e3)
+    beta, tape = np.float32(1.7), ln.Tape()
+    leaf = tape.leaf(x)
+    y = tape.add(leaf, tape.mul(bias, beta))
+    found = ln.bounds(tape, y, {leaf: Box(x, x)})
+    assert found.contains(tape.value(y))
+    exact = x.astype(np.float64) + bias.astype(np.float64) * np.float64(beta)
+    real = ln.bounds(tape, y, {leaf: Box(x, x)}, deployment=None)
+    assert found.contains(exact) and real.contains(exact) and not real.contains(tape.value(y))
+    wide = ln.Tape()
+    leaf = wide.leaf(x.astype(np.float64))
+    y = wide.add(leaf, wide.mul(bias.astype(np.float64), np.float64(1.7)))
+    with pytest.raises(ValueError, match="was computed, with rounding, by node"):
+        ln.bounds(wide, y, {leaf: Box(x, x)}, deployment=Deployment("float64"))
+
+
 # -- deciding --
 
 

@@ -218,7 +218,7 @@ class _Writer:
         if isinstance(step, Input):
             return {"op": "input", **self._ends(k)}
         if isinstance(step, Maximum):
-            windows = _lists(step.table, read[0])
+            windows = _patterns(_lists(step.table, read[0]))
             zero, relaxed = [int(z) for z in step.zero], _relax(step, self.enclosure.relaxed[k])
             return {"op": "max", "windows": windows, "zero": zero, "relax": relaxed}
         if isinstance(step, affine.Pooled):
@@ -229,7 +229,7 @@ class _Writer:
             order = [*kept, *(i + len(step.x) for i in step.axes)]
             turned = read[0].reshape(step.x).transpose(order).reshape(step.cells, step.terms)
             divisors = [step.divisor] * step.cells
-            return {"op": "sums", **_mean(turned.tolist(), divisors), **self._ends(k)}
+            return {"op": "sums", **_mean(list(turned), divisors), **self._ends(k)}
         assert isinstance(step, Affine)
         return {"op": "sums", **_sums(step, np.concatenate(read)), **self._ends(k)}
 
@@ -253,20 +253,38 @@ def _finest(enclosure: Enclosure) -> int:
     )
 
 
-def _lists(table: Array, cells: Array) -> list[list[int]]:
+def _lists(table: Array, cells: Array) -> list[Array]:
     """Rows of a table without the places where none is, as cells."""
-    return [cells[row[row >= 0]].tolist() for row in table]
+    return [cells[row[row >= 0]] for row in table]
 
 
-def _mean(cells: list[list[int]], divisors: list[int]) -> dict[str, Any]:
+def _patterns(cells: list[Array]) -> dict[str, Any]:
+    """The cells of each output: the first of them, and what stands at which distance from it."""
+    firsts = [int(row.min()) if row.size else 0 for row in cells]
+    known: dict[bytes, int] = {}
+    like = [
+        known.setdefault((row.astype(np.int64) - first).tobytes(), len(known))
+        for row, first in zip(cells, firsts, strict=True)
+    ]
+    patterns = [np.frombuffer(key, np.int64).tolist() for key in known]
+    return {"patterns": patterns, "like": like, "at": firsts}
+
+
+def _mean(cells: list[Array], divisors: list[int]) -> dict[str, Any]:
     nothing, none = {"exp": 0, "int": [0]}, {"exp": 0, "int": []}
     kinds = [0] * len(cells)
-    return {"cells": cells, "kinds": kinds, "divisors": divisors, "weight": none, "bias": nothing}
+    return {
+        "cells": _patterns(cells),
+        "kinds": kinds,
+        "divisors": divisors,
+        "weight": none,
+        "bias": nothing,
+    }
 
 
 def _sums(step: Affine, read: Array) -> dict[str, Any]:
     """Any affine step, from what a single coefficient of each output pulls back: each weight once."""
-    cells: list[list[int]] = []
+    cells: list[Array] = []
     weights: list[Array] = []
     batch = max(1, (1 << 21) // max(1, step.cells, len(read)))
     for first in range(0, step.cells, batch):
@@ -274,7 +292,7 @@ def _sums(step: Affine, read: Array) -> dict[str, Any]:
         pulled = step.pull(unit_rows(step.shape, some, 1.0))
         for row in np.concatenate([p.reshape(len(some), -1) for p in pulled], axis=1):
             places = np.flatnonzero(row)
-            cells.append(read[places].tolist())
+            cells.append(read[places])
             weights.append(row[places])
     table, which = np.unique(np.concatenate([np.zeros(0), *weights]), return_inverse=True)
     ends = np.cumsum([len(w) for w in weights])[:-1]
@@ -286,7 +304,7 @@ def _sums(step: Affine, read: Array) -> dict[str, Any]:
     keys = [(w.tobytes(), float(b)) for w, b in zip(parts, bias.reshape(-1), strict=True)]
     places_of = [kinds.setdefault(key, len(kinds)) for key in keys]
     return {
-        "cells": cells,
+        "cells": _patterns(cells),
         "kinds": places_of,
         "which": [np.frombuffer(w, np.int64).tolist() for w, _ in kinds],
         "weight": dyadic(table),

@@ -4,7 +4,6 @@ Every number is an integer times a power of two. Cells of all steps are numbered
 `verified` (exit status 0), `rejected` (1: a claim does not follow) or `error` (2: no certificate).
 """
 
-# mypy: ignore-errors
 # fmt: off
 import json
 import sys
@@ -16,30 +15,32 @@ Rejected = type("Rejected", (Exception,), {})
 def need(holds, message, kind=ValueError):
     if not holds:
         raise kind(message)
-
 def get(record, name, kind, where):
     where = f"{where}: field {name!r}"
     need(type(record) is dict and name in record, f"{where} is missing")
     need(type(record[name]) is kind, f"{where}: expected {kind.__name__}")
     return record[name]
-
 def whole(record, name, count, low, high, where):
     """A list of `count` integers (None: any number) between two ends, both included."""
     values, where = get(record, name, list, where), f"{where}: field {name!r}"
     need(count in (None, len(values)), f"{where}: expected {count} numbers, found {len(values)}")
-    fits = all(type(v) is int and low <= v <= high for v in values)
-    need(fits, f"{where}: expected integers in its range")
+    need(all(type(v) is int and low <= v <= high for v in values), f"{where}: expected integers in its range")
     return values
-
 def lists(record, name, top, where):
-    given = get(record, name, list, where)
-    return [whole({name: v}, name, None, 0, top, f"{where}, {i}") for i, v in enumerate(given)]
-
+    return [whole({name: v}, name, None, 0, top, f"{where}, {i}") for i, v in enumerate(get(record, name, list, where))]
+def windows(record, name, top, where):
+    """What each output reads: its first cell, and a pattern of cells counted from there."""
+    given, where = get(record, name, dict, where), f"{where}: field {name!r}"
+    patterns, at = lists(given, "patterns", top, where), whole(given, "at", None, 0, top, where)
+    like = whole(given, "like", len(at), 0, len(patterns) - 1, where)
+    found = [(a, patterns[k]) for a, k in zip(at, like, strict=True)]
+    need(sum(len(c) for _, c in found) <= WORK >> 3, "certificate: too much work")
+    need(all(a + max(c, default=0) <= top for a, c in found), f"{where}: a cell past the last one")
+    return found
 def numbers(record, name, count, where):
     given, where = get(record, name, dict, where), f"{where}: field {name!r}"
     e = whole({"exp": [given.get("exp")]}, "exp", 1, -1200, 0, where)[0]  # all are times 2ᵉ
     return whole(given, "int", count, -MOST, MOST, where), e
-
 def add(x, y):
     e = min(x[1], y[1])
     return (x[0] << x[1] - e) + (y[0] << y[1] - e), e
@@ -73,24 +74,24 @@ class Checker:
         """Weights × cells and a constant, within γ_m·(Σ|w||x| + |b|) + 2m·η, γ_m ≤ mu + 2(mu)²."""
         low, high, u, first = self.low, self.high, self.unit, len(self.low)
         table, e = numbers(given, "weight", None, where)
-        cells = lists(given, "cells", len(low) - 1, where)
+        cells = windows(given, "cells", len(low) - 1, where)
         values, eb = numbers(given, "bias", None, where)
         kinds = whole(given, "kinds", len(cells), 0, len(values) - 1, where)
         if means := "divisors" in given:  # 1/d as a multiple of 2⁻⁸⁰; the rest is an error
             divisors, e = whole(given, "divisors", len(cells), 1, 1 << 40, where), -80
-            rows = [(c, [(1 << 80) // d] * len(c)) for c, d in zip(cells, divisors, strict=True)]
+            rows = [(*c, [(1 << 80) // d] * len(c[1])) for c, d in zip(cells, divisors, strict=True)]
         else:  # `which` weights the outputs of a kind have
             which = [[table[i] for i in w] for w in lists(given, "which", len(table) - 1, where)]
             fits = len(which) == len(values) and [len(which[k]) for k in kinds]
-            need(fits == [len(c) for c in cells], f"{where}: field 'which' does not fit the others")
-            rows = [(c, which[k]) for c, k in zip(cells, kinds, strict=True)]
+            need(fits == [len(c) for _, c in cells], f"{where}: field 'which' does not fit the others")
+            rows = [(*c, which[k]) for c, k in zip(cells, kinds, strict=True)]
         bias = [values[k] for k in kinds]
         base, errors, ends = min(e + self.e, eb), [], ([], [])
         err = min(base - 2 * u, self.eta)
-        for (places, weights), b in zip(rows, bias, strict=True):
+        for (at, places, weights), b in zip(rows, bias, strict=True):
             a = z = size = total = 0
             for i, w in zip(places, weights, strict=True):
-                x, y = low[i], high[i]
+                x, y = low[at + i], high[at + i]
                 a, z = (a + w * x, z + w * y) if w >= 0 else (a + w * y, z + w * x)
                 size, total = size + (abs(w) + means) * max(-x, y), total + max(-x, y)
             shift, m, up = b << eb - base, len(places) + 1, e + self.e - base
@@ -98,10 +99,9 @@ class Checker:
             if u:
                 size = (size << up) + abs(shift)
                 need(m << 6 <= 1 << u, f"{where}: sums too long for the arithmetic")
-                most = max(size, means * total << self.e - base)
-                need(most.bit_length() + base < self.top, f"{where}: may overflow", Rejected)
-                loss += size * ((m << u) + 2 * m * m) << base - 2 * u - err
-                loss += 2 * m << self.eta - err
+                most = max(size, means * total << self.e - base).bit_length() + base
+                need(most < self.top, f"{where}: may overflow", Rejected)
+                loss += (size * ((m << u) + 2 * m * m) << base - 2 * u - err) + (2 * m << self.eta - err)
             errors.append(loss)
             ends[0].append(((a << up) + shift << base - err) - loss)
             ends[1].append(((z << up) + shift << base - err) + loss)
@@ -114,7 +114,7 @@ class Checker:
 
     def max(self, given, where):
         """The largest cell of a window, and 0 where `zero` is 1."""
-        cells = lists(given, "windows", len(self.low) - 1, where)
+        cells = [[a + i for i in c] for a, c in windows(given, "windows", len(self.low) - 1, where)]
         pairs = list(zip(cells, whole(given, "zero", len(cells), 0, 1, where), strict=True))
         need(all(c or z for c, z in pairs), f"{where}: field 'zero': expected 1 of an empty window")
         relax, sides = self.relaxation(pairs, given, where), (self.low, self.high)
@@ -153,20 +153,20 @@ class Checker:
                 row, total = rest, add(total, (sum(ends), e + self.e))
                 continue
             if step["op"] == "max":
-                windows, es, ep, eo = own.get(k, step["relax"])
-                total = add(total, (sum(v * windows[i][3] for i, v in mine if v < 0), e + eo))
+                maxima, es, ep, eo = own.get(k, step["relax"])
+                total = add(total, (sum(v * maxima[i][3] for i, v in mine if v < 0), e + eo))
                 down, up = min(es, ep), (es - min(es, ep), ep - min(es, ep))
-                parts = [(v << up[v > 0], windows[i][0], windows[i][1 + (v > 0)]) for i, v in mine]
+                parts = [(v << up[v > 0], 0, maxima[i][0], maxima[i][1 + (v > 0)]) for i, v in mine]
             else:
                 down, (bias, eb), (errors, err) = step["we"], step["bias"], step["err"]
                 parts = [(v, *step["rows"][i]) for i, v in mine]
                 total = add(total, (sum(v * bias[i] for i, v in mine), e + eb))
                 total = add(total, (-sum(abs(v) * errors[i] for i, v in mine), e + err))
             row, e = {i: v << -down for i, v in rest.items()}, e + down
-            for v, cells, weights in parts:
+            for v, at, cells, weights in parts:
                 self.work += len(cells) * (1 - e // 512)
                 for i, w in zip(cells, weights, strict=True):
-                    row[i] = row.get(i, 0) + v * w
+                    row[at + i] = row.get(at + i, 0) + v * w
         return total
 
     def prove(self, claim, where):

@@ -277,9 +277,21 @@ class _Reader:
         if not constants:
             return affine.Joined(steps, node.shape, about, (shapes[0], shapes[1]), sign)
         place = constants[0]
-        shift = self._constant(node.parents[place], f"operand {place}", number)
+        shift = self._shift(node.parents[place], f"operand {place}", number)
         scale, shift = (1.0, sign * shift) if place == 1 else (sign, shift)
         return affine.Scaled(steps, node.shape, about, shapes[1 - place], scale, shift)
+
+    def _shift(self, number: int, role: str, reader: int) -> Array:
+        """A constant that is added, or a product of two: exact in float64 where they are float32.
+
+        Two roundings are charged to an addition, and it has one; the other is that of the product.
+        """
+        node = self.tape._nodes[number]
+        narrow = all(self.tape._nodes[p].value.dtype == np.float32 for p in node.parents)
+        if node.op != "mul" or not narrow:
+            return self._constant(number, role, reader)
+        first, second = (self._constant(p, role, reader) for p in node.parents)
+        return first * second
 
     def rule_mul(self, number: int, node: Any) -> Step:
         return self._product(number, node)
