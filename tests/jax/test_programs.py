@@ -1,5 +1,7 @@
 """Programs that are kept: exported, cached on disk, donated to, and served without the interpreter."""
 
+import sys
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,6 +11,7 @@ import lunette as ln
 import lunette.jax
 from lunette.jax.cpu import handler, naming
 from lunette.jax.cpu.frame import Frame
+from lunette.kernels.cpu.xla.words import MADVISE
 
 from .cases import CASES, array, same_bits
 from .child import run
@@ -140,3 +143,19 @@ def test_donation():
     found = jax.jit(same, donate_argnums=0)(x)
     assert same_bits(found, expected)
     assert x.is_deleted()
+
+
+def test_huge_pages_are_a_setting_that_changes_no_bit():
+    x = np.random.default_rng(0).standard_normal((2100, 2100)).astype(np.float32)
+    call, state = jax.jit(MAX), handler.programs().state
+    assert not state[MADVISE]
+    lunette.jax.set_huge_pages(True)
+    try:
+        assert bool(state[MADVISE]) == (sys.platform == "linux")
+        for _ in range(3):
+            assert same_bits(call(x), MAX(x))
+    finally:
+        lunette.jax.set_huge_pages(False)
+    assert not state[MADVISE]
+    with pytest.raises(TypeError, match="wanted=1: expected True or False"):
+        lunette.jax.set_huge_pages(1)

@@ -1,13 +1,15 @@
-"""What only JAX has: ops on arrays whose channels are last."""
+"""What only JAX has: ops on arrays whose channels are last, and a setting of its results' memory."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from lunette.arguments import flag
 from lunette.jax import calls
+from lunette.jax.cpu.handler import huge_pages
 from lunette.ops.base import Op
 
-__all__ = ["apply", "apply_with_indices"]
+__all__ = ["apply", "apply_with_indices", "set_huge_pages"]
 
 
 def apply(op: Op, *operands: Any, channels_last: bool = False, backend: str | None = None) -> Any:
@@ -82,3 +84,12 @@ def apply_with_indices(
     """
     value, indices = calls.forward_with_indices(op, (x,), backend, channels_last)
     return value, indices
+
+
+def set_huge_pages(wanted: bool) -> None:
+    """Whether results of more than four megabytes ask for huge pages, on Linux: off by default.
+
+    XLA gives each result fresh memory, and the first write to each page costs a fault. Where huge pages are given on request
+    (`/sys/kernel/mm/transparent_hugepage/enabled` says `madvise`), there are five hundred times fewer of these.
+    """
+    huge_pages(flag(wanted, "wanted"))

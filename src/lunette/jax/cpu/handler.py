@@ -29,6 +29,7 @@ from lunette.kernels.cpu.xla.words import (
     FREE,
     GONE,
     INSIDE,
+    MADVISE,
     MALLOC,
     PREPARE,
     PYTHON,
@@ -39,7 +40,7 @@ from lunette.kernels.cpu.xla.words import (
 )
 from lunette.loading import uninterrupted
 
-__all__ = ["TARGET", "counts", "programs", "register"]
+__all__ = ["TARGET", "counts", "huge_pages", "programs", "register"]
 
 TARGET = "lunette_task"
 """What programs call."""
@@ -78,6 +79,12 @@ def counts() -> tuple[int, int]:
     """Calls that machine code served alone, and calls for which Python was asked."""
     state = programs().state
     return int(state[SERVED]), int(state[ASKED])
+
+
+def huge_pages(wanted: bool) -> None:
+    """Whether large results ask Linux for huge pages; elsewhere nothing happens."""
+    found = getattr(ctypes.CDLL(None), "madvise", None) if sys.platform == "linux" else None
+    programs().state[MADVISE] = address_of(found) if wanted and found else 0
 
 
 # -- machine code --

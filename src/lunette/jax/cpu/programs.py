@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from lunette.kernels.cpu.xla.words import (
     ENTRY,
     FLAG_BYTES,
     HEAD,
+    HUGE,
     KINDS,
     SLOTS,
     STATE_WORDS,
@@ -45,6 +47,9 @@ APART = 16 * PAGE
 
 FIRST = 64
 """Entries of the first table."""
+
+LARGE = 4 << 20
+"""Bytes of a result from which huge pages are worth asking for."""
 
 NOBODY = -1
 """In the place of the program for flagged numbers: there is none."""
@@ -81,13 +86,17 @@ class Programs:
             for buffers in (frame.operands, frame.results)
         )
         steps = prepared(task, operands, results)
-        program = 0 if steps is None else self._program(steps, len(operands), len(results))
+        program = (
+            0
+            if steps is None
+            else self._program(steps, len(operands), len(results), _sizes(results))
+        )
         self._insert(frame, program)
 
     def prepare_again(self, frame: Frame) -> None:
         """Find out how a call is done whose kernels met numbers that they do not serve."""
         program = self.known.get(self._key(frame), 0)
-        make, count = self.again.pop(program, (None, (0, 0)))
+        make, count = self.again.pop(program, (None, (0, 0, ())))
         if not program:
             return
         steps = make() if make else None
@@ -96,7 +105,7 @@ class Programs:
 
     # -- programs --
 
-    def _program(self, steps: Steps, operands: int, results: int) -> int:
+    def _program(self, steps: Steps, operands: int, results: int, sizes: Any) -> int:
         """The address of the words of a program."""
         table = np.zeros(HEAD + STEP * len(steps.steps), np.int64)
         start = -(-steps.flags // LINE) * LINE
@@ -110,6 +119,7 @@ class Programs:
             steps.flags,
             end - steps.flags,
         )
+        table[HUGE : HUGE + len(sizes)] = sizes
         table[SLOTS], table[EACH] = self._slots(each) if each else 0, each
 
         def code(place: Any) -> int:
@@ -136,7 +146,7 @@ class Programs:
                 table[begin + CHAIN : begin + CHAIN + 3] = words, len(patches), _at(list_)
         self.kept.append((table, steps))
         program = _at(table)
-        self.again[program] = steps.again, (operands, results)
+        self.again[program] = steps.again, (operands, results, sizes)
         return program
 
     def _slots(self, each: int) -> int:
@@ -202,6 +212,12 @@ class Programs:
     @staticmethod
     def _publish(at: int, value: int) -> None:
         XLA.publish_kernel()(at, value, 0, 0, 0, 0, 0, 0)
+
+
+def _sizes(results: Any) -> list[int]:
+    """Bytes of the first two results, where they are large."""
+    sizes = [prod(shape) * dtype.itemsize for shape, dtype in results[:2]]
+    return [size if size >= LARGE else 0 for size in sizes]
 
 
 MASK = (1 << 64) - 1

@@ -65,7 +65,7 @@ def compiled(launch: Launch, written: Any, capability: int) -> Compiled:
     source = ASTSource(kernel, signature, known, attributes)
     made = triton.compile(source, target=GPUTarget("cuda", capability, WARP), options=options)
     about = made.metadata
-    if about.global_scratch_size or about.profile_scratch_size:
+    if any(getattr(about, f"{kind}_scratch_size", 0) for kind in ("global", "profile")):
         raise NotImplementedError(f"{about.name} wants memory of its own, which no launcher gives")
     text = _without_places(made.asm["ptx"])
     names, used = _parameters(text, about.name)

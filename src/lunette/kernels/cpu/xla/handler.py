@@ -29,8 +29,10 @@ from lunette.kernels.cpu.xla.words import (
     FREE,
     GONE,
     HEAD,
+    HUGE,
     INSIDE,
     KINDS,
+    MADVISE,
     MALLOC,
     PREPARE,
     PROGRAM,
@@ -69,6 +71,9 @@ ERROR_CREATE, SCHEDULE = 6, 17
 
 LINE = 64
 
+SMALL_PAGE, HUGE_ADVICE = 4096, 14
+"""Bytes of a page, and Linux's number of the advice that memory be in huge ones."""
+
 NEXT, DONE, HOLDERS = 0, 8, 16
 KERNEL, A, B, C, FLAGS, PLAN, CHAINED, UNITS, SHARE, LEAST, POOL, ROOM, STATE = range(24, 37)
 JOB_WORDS = 40
@@ -99,6 +104,12 @@ def call1(context: Any, at: Any, a: Any) -> Any:
 def call2(context: Any, at: Any, a: Any, b: Any) -> Any:
     """A function of two words."""
     return _function(2, 64)
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def call3(context: Any, at: Any, a: Any, b: Any, c: Any) -> Any:
+    """A function of three words."""
+    return _function(3, 64)
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -365,9 +376,21 @@ def handler_kernel() -> Any:
             call1(state[FREE], job_at)
 
     @compiled
+    def ask_for_huge_pages(frame, state, program):
+        """Large results are fresh memory, whose every page costs a fault. Advice that is not taken changes nothing."""
+        for i in range(min(2, frame[RETURNS])):
+            if program[HUGE + i] > 0:
+                at = words_at(words_at(frame[RESULTS])[i])[3]
+                first = (at + SMALL_PAGE - 1) // SMALL_PAGE * SMALL_PAGE
+                pages = (at + program[HUGE + i] - first) // SMALL_PAGE
+                call3(state[MADVISE], first, pages * SMALL_PAGE, HUGE_ADVICE)
+
+    @compiled
     def run(frame_at, state, state_at, program_at):
         """All steps of a program; whether an item was flagged."""
         frame, program = words_at(frame_at), words_at(program_at)
+        if look(state, MADVISE) != 0:
+            ask_for_huge_pages(frame, state, program)
         room, own, temporary, strange = program[FLAG_BYTES] + program[TEMP_BYTES], 0, 0, 0
         if room > 0:
             own = call1(state[MALLOC], room + LINE)

@@ -17,8 +17,10 @@ __all__ = [
     "FREE",
     "GONE",
     "HEAD",
+    "HUGE",
     "INSIDE",
     "KINDS",
+    "MADVISE",
     "MALLOC",
     "PREPARE",
     "PROGRAM",
@@ -36,9 +38,10 @@ __all__ = [
     "YIELD",
 ]
 
-TABLE, PYTHON, CLOSED, INSIDE, TASK, MALLOC, FREE, YIELD, GONE, SERVED, ASKED = range(11)
+TABLE, PYTHON, CLOSED, INSIDE, TASK, MALLOC, FREE, YIELD, GONE, SERVED, ASKED, MADVISE = range(12)
 """Of the state: the table; the function to ask in Python; whether Python is on its way out; threads that are asking it; the entry
-of helpers; functions of the system; the arguments of the error that Python is gone; calls served by programs, and by Python."""
+of helpers; functions of the system; the arguments of the error that Python is gone; calls served by programs, and by Python; the
+function that asks for huge pages, or zero where nobody wants them."""
 
 STATE_WORDS = 16
 
@@ -48,9 +51,10 @@ word is how many entries it has room for, a power of two."""
 
 SIGNATURE, PROGRAM = 1, 2
 
-STEPS, FLAG_BYTES, TEMP_BYTES, SLOTS, EACH, AGAIN = range(6)
+STEPS, FLAG_BYTES, TEMP_BYTES, SLOTS, EACH, AGAIN, HUGE = range(7)
 """Of a program: how many steps; bytes for flags, zero before it begins, and for arrays between its steps; slots of scratch
-memory, and bytes of each; the program for what the kernels should not have taken on trust, or zero."""
+memory, and bytes of each; the program for what the kernels should not have taken on trust, or zero; of the first two results, the bytes for which
+huge pages are worth asking, or zero."""
 
 HEAD, STEP = 8, 12
 """Words of a program before its steps, and of a step: kernel, table, units, threads, three places, the flags' place, a chain's
