@@ -126,7 +126,7 @@ def pyramid(
         opened = open_source(source, options.array, options.axes, options.series)
         kind = kind_of(out, "OUT")
     require_for(kind, f"OUT={str(out)!r}")
-    if kind == "zarr" and image is None:
+    if kind in outputs.FOLDERS and image is None:
         opened = opened.reordered(axes.ngff_order(opened.axes))
     storage = storage_of(opened, kind, options)
     letters = "yx" if kind == "tif" else axes.SPACE  # OME-TIFF keeps every plane
@@ -200,7 +200,7 @@ def _do(
     if image is None:
         outputs.check_format(out, kind, source, steps[-1].out_shape, multiscale)
     with locked([out] if added else [out, *finals]):
-        space = space or Workspace(out, kind, finals)
+        space = space or Workspace(out, "zarr" if kind in outputs.FOLDERS else kind, finals)
         begun = space.examine(options.resume, options.force)
         root = space.root(space.journal.token if begun else uuid.uuid4().hex[:12])
         job = _job(operator, source, root, kind, steps, multiscale, storage, options)
@@ -208,13 +208,16 @@ def _do(
             job = replace(job, base=None, added=added)
         plan = space.journal.resume(job) if begun else None
         interrupts.check()
-        return _work(job, plan, storage.unit, space, root, multiscale, options, progress, tell)
+        return _work(
+            job, plan, storage.unit, kind, space, root, multiscale, options, progress, tell
+        )
 
 
 def _work(
     job: Job,
     plan: Any,
     unit: tuple[int, ...],
+    kind: str,
     space: Workspace,
     root: Path,
     multiscale: bool,
@@ -223,7 +226,7 @@ def _work(
     tell: Callable[[], None],
 ) -> Outcome:
     """Do the job: as the plan of an earlier run has it, or else as memory allows now."""
-    out, kind, source, journal = space.out, space.kind, job.source, space.journal
+    out, source, journal = space.out, job.source, space.journal
     _warm(job, source)
     workers = _workers(options)
     memory = options.memory or machine_memory() // 2
@@ -241,7 +244,7 @@ def _work(
     tell()
     started = time.perf_counter()
     interrupts.check()
-    _begin(job, space, root, multiscale, plan is not None, options.force)
+    _begin(job, kind, space, root, multiscale, plan is not None, options.force)
     open_handles_for(job.run)
     totals = [0, 0]
     whole = bytes_left(job, journal)
@@ -260,7 +263,7 @@ def _work(
             run(job, journal, most, options.scheduler, report)
     finally:
         set_num_threads(threads)
-    _finish(job, space, root, multiscale)
+    _finish(job, kind, space, root, multiscale)
     return Outcome(
         tuple(level.shape for level in job.levels),
         source.dtype,
@@ -283,11 +286,11 @@ def _job(
     options: Options,
 ) -> Job:
     shapes = [source.shape] + [step.out_shape for step in steps]
-    zarr = kind == "zarr"
+    zarr, chunked = kind == "zarr", kind in outputs.FOLDERS
     levels = [
         Level(
             str(outputs.level_path(root, kind, multiscale, k)),
-            "zarr" if zarr else "npy",
+            kind if chunked else "npy",
             shape,
             source.dtype,
             storage.chunks,
@@ -295,12 +298,13 @@ def _job(
             source.names,
             source.kept.fill if zarr else 0,
             source.kept.array if zarr else "{}",
+            letters=source.axes if kind == "precomputed" else "",
         )
         for k, shape in enumerate(shapes)
     ]
     base = None
-    if multiscale and zarr:
-        base = replace(levels[0], copied=bool(storage.like) and source.as_stored)
+    if multiscale and chunked:
+        base = replace(levels[0], copied=zarr and bool(storage.like) and source.as_stored)
     return Job(
         operator,
         source,
@@ -313,10 +317,16 @@ def _job(
 
 
 def _begin(
-    job: Job, space: Workspace, root: Path, multiscale: bool, resumed: bool, force: bool
+    job: Job,
+    kind: str,
+    space: Workspace,
+    root: Any,
+    multiscale: bool,
+    resumed: bool,
+    force: bool,
 ) -> None:
     """The journal, then empty levels; a run that was killed in between makes the levels again."""
-    journal, kind = space.journal, space.kind
+    journal = space.journal
     try:
         if resumed:
             journal.reopen()
@@ -345,9 +355,9 @@ def _begin(
         raise
 
 
-def _finish(job: Job, space: Workspace, root: Path, multiscale: bool) -> None:
+def _finish(job: Job, kind: str, space: Workspace, root: Any, multiscale: bool) -> None:
     """Make the output from its levels, give it its name, and take the workspace away."""
-    journal, kind = space.journal, space.kind
+    journal = space.journal
     made = outputs.made_paths(root, kind, multiscale, len(job.levels), bool(job.added))
     try:
         if not journal.whole:
