@@ -52,6 +52,7 @@ class Options:
     series: int | None = None
     nodata: float | int | None = None
     skipna: bool = False
+    link: bool = False
 
     def mark(self, dtype: str) -> float | int | None:
         """What stands for no data in this dtype; integers have no NaN to skip."""

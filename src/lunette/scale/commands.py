@@ -170,6 +170,14 @@ def pyramid(
     codec: Codec = "",
     format: Format = "",
     threads: Threads = None,
+    link: Annotated[
+        bool,
+        typer.Option(
+            "--link",
+            help="Level 0 as hard links to the files of IN, which is not copied then. Whatever writes into"
+            " a file of one writes into both.",
+        ),
+    ] = False,
     scheduler: Scheduler = "",
     resume: Resume = False,
     force: Force = False,
@@ -205,6 +213,7 @@ def pyramid(
             series=series,
             nodata=_number(nodata),
             skipna=skipna,
+            link=link,
         )
         if in_place == (out is not None):
             raise ScaleError("expected either OUT or --in-place")

@@ -257,7 +257,8 @@ class Remote:
 
     def _asked(self, path: str, start: int, end: int | None) -> bytes | None:
         try:
-            return _tried(lambda: bytes(self.system.cat_file(path, start=start, end=end)), path)
+            found = _tried(lambda: self.system.cat_file(path, start=start, end=end), path)
+            return bytes(found)
         except FileNotFoundError:
             return None
 

@@ -71,7 +71,7 @@ def write(level: Any, ranges: Ranges, block: Array) -> None:
             slice(lo - first, hi - first)
             for (lo, hi), (first, _) in zip(piece, ranges, strict=True)
         )
-        data = np.ascontiguousarray(block[place], stored)
+        data: Any = np.ascontiguousarray(block[place], stored)
         container.write(_key(piece, level.letters.startswith("c")), memoryview(data).cast("B"))
 
 

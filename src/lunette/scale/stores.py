@@ -105,6 +105,7 @@ class Level:
     attributes: str = "{}"
     copied: bool = False
     letters: str = ""
+    linked: bool = False
 
     def read(self, ranges: Ranges, again: bool = False) -> Array:
         """The cells of these ranges; an unreadable chunk is named."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 import uuid
 from collections.abc import Callable
@@ -33,6 +34,7 @@ from lunette.scale.arguments import (
 from lunette.scale.containers import is_remote
 from lunette.scale.errors import ScaleError
 from lunette.scale.in_place import Image
+from lunette.scale.label_groups import can_copy, labels_of
 from lunette.scale.levels import factors_of, steps_of
 from lunette.scale.locks import locked
 from lunette.scale.looks import looks_like_labels
@@ -135,6 +137,14 @@ def pyramid(
 
     def tell() -> None:
         say(axes.sentence(opened.axes, opened.names, chosen_factors[0], opened.told))
+        names = labels_of(opened) if image is None else []
+        if names and (
+            is_remote(str(out)) or kind != "zarr" or not can_copy(opened, storage.version)
+        ):
+            say(
+                f"warning: label images are not copied: {', '.join(names)}; make pyramids of them with "
+                "--op mode"
+            )
         if operator is None and looks_like_labels(opened):
             say(looks.warning(opened.path, chosen))
 
@@ -197,6 +207,8 @@ def _do(
                 check_paths(Path(source.path), out, finals)
     for step in steps:
         check_lengths(step)
+    if options.link:
+        _check_link(source, out, kind, storage, image is None and space is None)
     if image is None:
         outputs.check_format(out, kind, source, steps[-1].out_shape, multiscale)
     with locked([out] if added else [out, *finals]):
@@ -211,6 +223,17 @@ def _do(
         return _work(
             job, plan, storage.unit, kind, space, root, multiscale, options, progress, tell
         )
+
+
+def _check_link(source: Source, out: Path, kind: str, storage: Storage, anew: bool) -> None:
+    """Refuse `--link` where level 0 would not be the files of the input."""
+    if not (anew and kind == "zarr" and storage.like and source.as_stored):
+        raise ScaleError(
+            "--link: level 0 would not be stored as IN is; expected a Zarr folder, OUT in Zarr, and no "
+            "--chunks, --shards, --codec or other --format"
+        )
+    if os.stat(source.path).st_dev != os.stat(out.parent).st_dev:
+        raise ScaleError(f"--link: {source.path!r} and OUT lie on two file systems")
 
 
 def _work(
@@ -304,7 +327,8 @@ def _job(
     ]
     base = None
     if multiscale and chunked:
-        base = replace(levels[0], copied=zarr and bool(storage.like) and source.as_stored)
+        copied = zarr and bool(storage.like) and source.as_stored
+        base = replace(levels[0], copied=copied, linked=options.link)
     return Job(
         operator,
         source,
