@@ -29,7 +29,7 @@ PACKAGES = ("tensorstore", "tinybrain", "dask", "scikit-image", "zarr")
 CHUNK = 128
 GOALS = {"tensorstore": 1.0, "tinybrain": 1.0, "dask.array.coarsen": 3.0, "scikit-image": 3.0}
 PLAIN = 0.7
-PARTS = ["memory", "disk", "graph", "cluster"]
+PARTS = ["memory", "modes", "disk", "jobs", "graph", "cluster"]
 
 
 def volume(depth: int) -> Any:
@@ -76,6 +76,37 @@ def in_memory(x: Any, rounds: int) -> dict[str, Any]:
     return {"seconds": {k: median(v) for k, v in seconds.items()}, "same_as_tensorstore": same}
 
 
+def modes(rounds: int) -> dict[str, Any]:
+    """Seconds of 2×2×2 modes of labels in turns, by dtype; tinybrain has its order."""
+    import tensorstore
+    import tinybrain
+
+    import lunette as ln
+
+    rng = np.random.default_rng(0)
+    things = np.repeat(np.repeat(rng.integers(0, 250, (64, 64, 64)), 5, 0), 5, 1)
+    found = {}
+    for dtype in ("uint8", "uint32", "uint64"):
+        x = np.repeat(things, 5, 2)[:256, :256, :256].astype(dtype)
+        x *= np.array((1 << (np.dtype(dtype).itemsize * 8 - 8)) | 1, dtype)  # large numbers, too
+        x = np.ascontiguousarray(x)
+        fortran = np.asfortranarray(x)
+        down = tensorstore.downsample(tensorstore.array(x), [2, 2, 2], "mode")
+        functions: dict[str, Callable[[], Any]] = {
+            "lunette": lambda x=x: ln.mode_pool(x, (2, 2, 2)),
+            "tensorstore": lambda down=down: down.read().result(),
+            "tinybrain": lambda f=fortran: tinybrain.downsample_segmentation(f, (2, 2, 2)),
+        }
+        seconds: dict[str, list[float]] = {name: [] for name in functions}
+        for function in functions.values():
+            function()
+        for _ in range(max(rounds, 5)):
+            for name, function in functions.items():
+                seconds[name].append(once(function))
+        found[dtype] = {k: median(v) for k, v in seconds.items()}
+    return found
+
+
 # -- from disk to disk --
 
 
@@ -94,11 +125,20 @@ def on_disk(x: Any, folder: Path, rounds: int) -> dict[str, Any]:
         for _ in range(rounds + 1):  # the first of each is not counted
             plain.append(once(lambda s=source, c=codec: _copy(s, folder / "plain.zarr", c)))
             start = time.perf_counter()
-            options = Options(compression=compression, force=True)
+            options = Options(codec=f"{compression}:1".removesuffix("none:1") or "none", force=True)
             pool("mean", source, folder / "ours.zarr", (2, 2, 2), options=options)
             ours.append(time.perf_counter() - start)
         found[compression] = {"plain": median(plain[1:]), "lunette": median(ours[1:])}
     return found
+
+
+def jobs(depth: int, rounds: int) -> dict[str, Any]:
+    """Whole jobs: see `benchmarks.pyramids`."""
+    from benchmarks.pyramids import TOOLS, compare, make_volume
+
+    with tempfile.TemporaryDirectory() as folder:
+        make_volume(Path(folder) / "in.zarr", depth)
+        return compare(Path(folder) / "in.zarr", Path(folder), rounds, list(TOOLS))
 
 
 def _copy(source: Path, out: Path, codec: Any) -> None:
@@ -221,6 +261,7 @@ def markdown(results: dict[str, Any]) -> str:
         lines.append(
             f"| {name} | {pair['plain']:.2f} | {pair['lunette']:.2f} | {ratio:.2f} | ≥ {PLAIN} |"
         )
+    lines += [*_modes(results["modes"]), *_jobs(results["jobs"])]
     built, big = results["graph"], results["cluster"]
     lines += [
         "",
@@ -233,6 +274,46 @@ def markdown(results: dict[str, Any]) -> str:
         "when it is sent.",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _modes(found: dict[str, Any]) -> list[str]:
+    lines = [
+        "",
+        "The 2×2×2 mode of 256³ labels in memory, milliseconds, medians of one run in turns.",
+        "",
+        "| dtype | lunette | tensorstore | tinybrain |",
+        "|---|---|---|---|",
+    ]
+    for dtype, row in found.items():
+        ours = row["lunette"]
+        cells = [f"{1e3 * ours:.1f}"]
+        cells += [
+            f"{1e3 * row[k]:.1f} ({row[k] / ours:.1f}×)" for k in ("tensorstore", "tinybrain")
+        ]
+        lines.append(f"| {dtype} | {' | '.join(cells)} |")
+    return lines
+
+
+def _jobs(found: dict[str, Any]) -> list[str]:
+    lines = [
+        "",
+        "The whole job: a Zarr array of 512×1024×1024 uint16 (1.07 GB, `zstd:1`, chunks of 128³) to three "
+        "more levels of a 2×2×2 mean in Zarr, each tool in a process of its own, files in the page cache. The "
+        "times are of the whole process, with what it takes to load the tool.",
+        "",
+        "| tool | level 0 too | wall, s | processor, s | peak, MB |",
+        "|---|---|---|---|---|",
+    ]
+    with_0 = ("lunette", "tensorstore_with_level_0", "ome_zarr", "ngff_zarr")
+    for name, row in found.items():
+        level_0 = "yes" if name in (*with_0, "multiscale_spatial_image") else "no"
+        cells = (
+            f"failed: {row} | |"
+            if isinstance(row, str)
+            else (f"{row['wall']:.1f} | {row['processor']:.1f} | {row['peak'] / 1e6:.0f}")
+        )
+        lines.append(f"| {name.replace('_', ' ')} | {level_0} | {cells} |")
+    return lines
 
 
 def main(arguments: list[str]) -> None:
@@ -251,6 +332,10 @@ def main(arguments: list[str]) -> None:
         results["shape"] = list(x.shape)
     if "memory" in parts:
         results["memory"] = in_memory(x, chosen.rounds)
+    if "modes" in parts:
+        results["modes"] = modes(chosen.rounds)
+    if "jobs" in parts:
+        results["jobs"] = jobs(chosen.depth, chosen.rounds)
     if "disk" in parts:
         with tempfile.TemporaryDirectory() as folder:
             results["disk"] = on_disk(x, Path(folder), chosen.rounds)

@@ -52,6 +52,7 @@ class Options:
     series: int | None = None
     nodata: float | int | None = None
     skipna: bool = False
+    link: bool = False
 
     def mark(self, dtype: str) -> float | int | None:
         """What stands for no data in this dtype; integers have no NaN to skip."""
@@ -170,6 +171,13 @@ def storage_of(source: Source, kind: str, options: Options) -> Storage:
         chunks = _usual_chunks(source)
     if options.chunks is None:
         chunks = tuple(min(c, n) for c, n in zip(chunks, source.shape, strict=True))
+    if kind == "precomputed":  # chunks hold every channel, and nothing is compressed
+        if options.shards or options.codec:
+            raise ScaleError("--shards and --codec: precomputed volumes are written raw, in chunks")
+        chunks = tuple(
+            n if a == "c" else c for a, c, n in zip(source.axes, chunks, source.shape, strict=True)
+        )
+        return Storage(chunks, None, "none", 3)
     shards = options.shards
     if shards is None and options.chunks is None and kept.shards and version == 3:
         shards = kept.shards if chunks == source.chunks else None

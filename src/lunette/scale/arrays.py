@@ -71,7 +71,7 @@ def pyramid(
         Of a path: called after each tile with the bytes it read and wrote, and those to read in all.
     **options
         Of a path: what `lunette pyramid --help` lists: `memory` (bytes), `chunks`, `shards` (tuples),
-        `codec`, `format`, `threads`, `scheduler`, `resume`, `force`, `array`, `series`.
+        `codec`, `format`, `threads`, `scheduler`, `resume`, `force`, `array`, `series`, `link`.
 
     Returns
     -------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 import time
@@ -169,6 +170,14 @@ def pyramid(
     codec: Codec = "",
     format: Format = "",
     threads: Threads = None,
+    link: Annotated[
+        bool,
+        typer.Option(
+            "--link",
+            help="Level 0 as hard links to the files of IN, which is not copied then. Whatever writes into"
+            " a file of one writes into both.",
+        ),
+    ] = False,
     scheduler: Scheduler = "",
     resume: Resume = False,
     force: Force = False,
@@ -204,6 +213,7 @@ def pyramid(
             series=series,
             nodata=_number(nodata),
             skipna=skipna,
+            link=link,
         )
         if in_place == (out is not None):
             raise ScaleError("expected either OUT or --in-place")
@@ -243,14 +253,20 @@ def _run(do: Callable[[Any], Any], quiet: bool) -> None:
 
 
 def _with_bar(do: Callable[[Any], Any], quiet: bool) -> Any:
-    if quiet or not sys.stderr.isatty():
+    watched = sys.stderr.isatty() or any(
+        os.environ.get(n) for n in ("TTY_COMPATIBLE", "FORCE_COLOR")
+    )
+    if quiet or not watched:  # without Rich, which has its own share of memory
         return do(None if quiet else _Lines().report)
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn
     from rich.progress import TransferSpeedColumn as Speed
 
     columns = (BarColumn(), DownloadColumn(), Speed(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        return do(_Lines().report)
+    with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task("", total=None)
 
         def progress(read: int, written: int, whole: int) -> None:

@@ -30,6 +30,17 @@ Span = tuple[int, int | None] | int | None
 TRIES = 4
 """How often a server is asked that answers with an error of its own."""
 
+PACKAGES = {
+    "s3": "s3fs",
+    "s3a": "s3fs",
+    "gs": "gcsfs",
+    "gcs": "gcsfs",
+    "abfs": "adlfs",
+    "az": "adlfs",
+}
+PACKAGES |= {"http": "aiohttp", "https": "aiohttp"}
+"""What fsspec needs besides itself, by the protocol."""
+
 MOST_ENTRIES = 1 << 22
 
 
@@ -214,7 +225,11 @@ class Remote:
         try:
             self.system, self.root = fsspec.core.url_to_fs(self.url)
         except (ImportError, ValueError) as error:
-            raise ScaleError(f"{url!r} cannot be opened: {error}") from error
+            package = (
+                PACKAGES.get(url.partition("://")[0]) if isinstance(error, ImportError) else None
+            )
+            line = f"; pip install {package}" if package else ""
+            raise ScaleError(f"{url!r} cannot be opened: {error}{line}") from error
 
     def read(self, key: str, span: Span, largest: int) -> bytes | None:
         path = f"{self.root.rstrip('/')}/{key}"
@@ -242,7 +257,8 @@ class Remote:
 
     def _asked(self, path: str, start: int, end: int | None) -> bytes | None:
         try:
-            return _tried(lambda: bytes(self.system.cat_file(path, start=start, end=end)), path)
+            found = _tried(lambda: self.system.cat_file(path, start=start, end=end), path)
+            return bytes(found)
         except FileNotFoundError:
             return None
 
@@ -250,7 +266,10 @@ class Remote:
         """Send the bytes of a key; stores of objects take them whole or not at all."""
         path = f"{self.root.rstrip('/')}/{key}"
         sent = bytes(data)
-        _tried(lambda: self.system.pipe_file(path, sent), path, "written")
+        try:
+            _tried(lambda: self.system.pipe_file(path, sent), path, "written")
+        except FileNotFoundError as error:  # there is no such bucket
+            raise ScaleError(f"{path!r} cannot be written: {error}") from error
 
     def delete(self, key: str) -> None:
         """No such key any more."""

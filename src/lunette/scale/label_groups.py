@@ -13,7 +13,7 @@ from lunette.scale.stores import Source
 from lunette.scale.zarr_metadata import NAMES, node_or_none
 from lunette.scale.zarr_output import copy_file
 
-__all__ = ["copy_labels", "labels_of"]
+__all__ = ["can_copy", "copy_labels", "labels_of"]
 
 
 def labels_of(source: Source) -> list[str]:

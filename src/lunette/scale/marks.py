@@ -27,7 +27,7 @@ TEXT = (
 )
 
 _TORN = r"\.[0-9a-f]{32}\.partial"
-_CHUNK = re.compile(rf"(c|(c\.)?\d+(\.\d+)*)({_TORN})?")
+_CHUNK = re.compile(rf"(c|(c\.)?\d+(\.\d+)*|(\d+-\d+_){{2}}\d+-\d+)({_TORN})?")
 _METADATA = rf"\.lunette|zarr(\.json|{_TORN})|\.z(array|attrs|group|metadata)({_TORN})?"
 _FOLDERS = {
     "partial": re.compile(r"[0-9a-f]{12}"),
@@ -41,7 +41,7 @@ _FOLDERS = {
 _FILES = {
     "partial": re.compile(r"\.lunette"),
     "work": re.compile(r"level-\d+\.npy|made-\d+\.\w+(\.new)?"),
-    "zarr": re.compile(_METADATA),
+    "zarr": re.compile(rf"{_METADATA}|info({_TORN})?"),
     "array": re.compile(rf"{_METADATA}|{_CHUNK.pattern}"),
     "chunks": _CHUNK,
     "labels": re.compile(_METADATA),

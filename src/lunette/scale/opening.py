@@ -32,7 +32,7 @@ SUFFIXES = {
     **dict.fromkeys((".h5", ".hdf5", ".hdf", ".he5", ".nwb", ".nxs", ".ims"), "hdf5"),
     ".nii": "nifti",
 }
-WRITTEN = (".npy", ".tif", ".tiff", ".png", ".zarr")
+WRITTEN = (".npy", ".tif", ".tiff", ".png", ".zarr", ".precomputed")
 LARGEST = 1 << 55
 """Bytes of an array that anyone has: a larger one is a mistake, or a trap."""
 
@@ -51,7 +51,7 @@ def kind_of(place: str | Path, name: str) -> str:
                 ".zarr"
             )
         if suffix in WRITTEN:
-            return SUFFIXES[suffix]
+            return SUFFIXES.get(suffix, "precomputed")
         raise ScaleError(
             f"{name}={str(place)!r}: expected a path that ends in one of {', '.join(WRITTEN)}"
         )

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from lunette.scale import png
+from lunette.scale import png, precomputed
 from lunette.scale.containers import is_remote
 from lunette.scale.durable import sync_file, sync_tree
 from lunette.scale.errors import ScaleError
@@ -22,11 +22,13 @@ from lunette.scale.zarr_output import (
     array_metadata,
     create_group,
     group_metadata,
+    replace_json,
     send_json,
     set_attributes,
 )
 
 __all__ = [
+    "FOLDERS",
     "begin",
     "check_format",
     "final_paths",
@@ -35,6 +37,10 @@ __all__ = [
     "make",
     "tidy",
 ]
+
+
+FOLDERS = ("zarr", "precomputed")
+"""Outputs that are a folder of chunks."""
 
 
 def check_format(
@@ -64,6 +70,8 @@ def check_format(
         raise ScaleError(f"a TIFF holds images; IN has shape {source.shape}")
     if kind == "zarr" and multiscale:
         _check_ngff(source)
+    if kind == "precomputed":
+        precomputed.check(axes, source.names, source.dtype, multiscale)
 
 
 def _check_ngff(source: Source) -> None:
@@ -85,14 +93,14 @@ def level_path(root: Any, kind: str, multiscale: bool, level: int) -> Any:
     """Where a level is written while the work goes on, in the folder of the run."""
     if is_remote(str(root)):
         return f"{root}/{level}" if multiscale else root
-    if kind == "zarr":
+    if kind in FOLDERS:
         return root / "zarr" / str(level) if multiscale else root / "zarr"
     return root / f"level-{level}.npy"
 
 
 def final_paths(out: Path, kind: str, multiscale: bool, levels: int) -> list[Path]:
     """The files that there will be: levels of a `.npy` or `.png` pyramid are numbered files."""
-    if kind in ("zarr", "tif") or not multiscale:
+    if kind in (*FOLDERS, "tif") or not multiscale:
         return [out]
     return [out.with_name(f"{out.stem}.{k}{out.suffix}") for k in range(1, levels + 1)]
 
@@ -105,7 +113,7 @@ def made_paths(
         return []
     if added:
         return [level_path(root, kind, multiscale, k) for k in range(1, levels + 1)]
-    if kind == "zarr":
+    if kind in FOLDERS:
         return [root / "zarr"]
     if kind == "npy":
         return [level_path(root, kind, multiscale, k) for k in range(1, levels + 1)]
@@ -126,7 +134,7 @@ def version_of(job: Job) -> int:
 
 def tidy(root: Any, kind: str) -> None:
     """Take away the chunks that a killed run had begun to write, under names of their own."""
-    if kind == "zarr" and not is_remote(str(root)):
+    if kind in FOLDERS and not is_remote(str(root)):
         for path in (root / "zarr").rglob("*.partial"):
             path.unlink(missing_ok=True)
 
@@ -135,6 +143,10 @@ def make(job: Job, out: Path, kind: str, multiscale: bool, made: list[Path]) -> 
     """Make what is to be called `out` from its finished levels, and have it on the disk."""
     if is_remote(job.levels[0].path):
         _send_metadata(job, multiscale)
+        return
+    if kind == "precomputed":
+        replace_json(made[0] / "info", precomputed.info(job, scales(job)))
+        sync_tree(made[0])
         return
     if kind == "zarr":
         if multiscale and not job.added:

@@ -28,7 +28,11 @@ KNOWN_3 = {"zarr_format", "node_type", "shape", "data_type", "chunk_grid", "chun
 KNOWN_3 |= {"fill_value", "codecs", "attributes", "dimension_names", "storage_transformers"}
 """What the metadata of an array of Zarr 3 may have; all else is for the library to judge."""
 
-NUMBERS = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
+NUMBERS: dict[Any, Any] = {
+    "NaN": float("nan"),
+    "Infinity": float("inf"),
+    "-Infinity": float("-inf"),
+}
 SHUFFLES = {"noshuffle": 0, "shuffle": 1, "bitshuffle": 2}
 
 
@@ -154,7 +158,7 @@ class PlainArray:
         return self.read(place, scratch("slab", self._bytes(place)))
 
     def _bytes(self, place: tuple[slice, ...]) -> int:
-        return prod(s.stop - s.start for s in place) * self.stored.itemsize
+        return int(prod(s.stop - s.start for s in place)) * self.stored.itemsize
 
     def read(self, place: tuple[slice, ...], memory: Array) -> Array:
         """The cells of a place, in this memory."""

@@ -63,7 +63,9 @@ def _copy(job: Job, ranges: Any) -> None:
     assert base.storage is not None
     try:
         target: Any = base.path if is_remote(base.path) else Path(base.path)
-        copy_chunks(Path(job.source.path, job.source.inner), target, base.storage, ranges)
+        copy_chunks(
+            Path(job.source.path, job.source.inner), target, base.storage, ranges, base.linked
+        )
     except OSError as error:
         raise ScaleError(
             f"cannot copy chunks of {ranges} to {base.path}: {error}; what was written is kept, go on "

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from lunette.scale import hdf5, marks, nifti, npy, volumes
+from lunette.scale import hdf5, marks, nifti, npy, precomputed, volumes
 from lunette.scale.containers import container_of, is_remote
 from lunette.scale.described import NOTHING, Kept
 from lunette.scale.errors import ScaleError
@@ -104,9 +104,13 @@ class Level:
     fill: float | int | bool = 0
     attributes: str = "{}"
     copied: bool = False
+    letters: str = ""
+    linked: bool = False
 
     def read(self, ranges: Ranges, again: bool = False) -> Array:
         """The cells of these ranges; an unreadable chunk is named."""
+        if self.kind == "precomputed":
+            return precomputed.read(self, ranges)
         return _read(self.path, self.kind, "", ranges, self.chunks, self.shape, again)
 
     def write(self, ranges: Ranges, block: Array) -> None:
@@ -114,6 +118,9 @@ class Level:
         place = tuple(slice(lo, hi) for lo, hi in ranges)
         if self.kind == "zarr":
             _zarr_to_write(self)[place] = block
+            return
+        if self.kind == "precomputed":
+            precomputed.write(self, ranges, block)
             return
         npy.write(self.path, ranges, block)
 
@@ -222,6 +229,10 @@ def open_handles_for(run: str) -> None:
 
 def create_level(level: Level) -> None:
     """An empty array in a store; the space of a file is set aside, so that a full disk shows now."""
+    if level.kind == "precomputed":
+        Path(level.path).mkdir(parents=True, exist_ok=True)
+        marks.mark(Path(level.path))
+        return
     if level.kind == "zarr":
         from lunette.scale.zarr_output import create_array
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 import uuid
 from collections.abc import Callable
@@ -33,6 +34,7 @@ from lunette.scale.arguments import (
 from lunette.scale.containers import is_remote
 from lunette.scale.errors import ScaleError
 from lunette.scale.in_place import Image
+from lunette.scale.label_groups import can_copy, labels_of
 from lunette.scale.levels import factors_of, steps_of
 from lunette.scale.locks import locked
 from lunette.scale.looks import looks_like_labels
@@ -136,7 +138,7 @@ def pyramid(
         opened = open_source(source, options.array, options.axes, options.series)
         kind = kind_of(out, "OUT")
     require_for(kind, f"OUT={str(out)!r}")
-    if kind == "zarr" and image is None:
+    if kind in outputs.FOLDERS and image is None:
         opened = opened.reordered(axes.ngff_order(opened.axes))
     storage = storage_of(opened, kind, options)
     letters = "yx" if kind == "tif" else axes.SPACE  # OME-TIFF keeps every plane
@@ -145,6 +147,14 @@ def pyramid(
 
     def tell() -> None:
         say(axes.sentence(opened.axes, opened.names, chosen_factors[0], opened.told))
+        names = labels_of(opened) if image is None else []
+        if names and (
+            is_remote(str(out)) or kind != "zarr" or not can_copy(opened, storage.version)
+        ):
+            say(
+                f"warning: label images are not copied: {', '.join(names)}; make pyramids of them with "
+                "--op mode"
+            )
         if operator is None and looks_like_labels(opened):
             say(looks.warning(opened.path, chosen))
 
@@ -219,10 +229,12 @@ def _do(
                 check_paths(Path(source.path), out, finals)
     for step in steps:
         check_lengths(step)
+    if options.link:
+        _check_link(source, out, kind, storage, image is None and space is None)
     if image is None:
         outputs.check_format(out, kind, source, steps[-1].out_shape, multiscale)
     with locked([out] if added else [out, *finals]):
-        space = space or Workspace(out, kind, finals)
+        space = space or Workspace(out, "zarr" if kind in outputs.FOLDERS else kind, finals)
         begun = space.examine(options.resume, options.force)
         root = space.root(space.journal.token if begun else uuid.uuid4().hex[:12])
         job = _job(operator, source, root, kind, steps, multiscale, storage, options)
@@ -234,6 +246,7 @@ def _do(
             job,
             plan,
             storage.unit,
+            kind,
             space,
             root,
             multiscale=multiscale,
@@ -243,10 +256,22 @@ def _do(
         )
 
 
+def _check_link(source: Source, out: Path, kind: str, storage: Storage, anew: bool) -> None:
+    """Refuse `--link` where level 0 would not be the files of the input."""
+    if not (anew and kind == "zarr" and storage.like and source.as_stored):
+        raise ScaleError(
+            "--link: level 0 would not be stored as IN is; expected a Zarr folder, OUT in Zarr, and no "
+            "--chunks, --shards, --codec or other --format"
+        )
+    if os.stat(source.path).st_dev != os.stat(out.parent).st_dev:
+        raise ScaleError(f"--link: {source.path!r} and OUT lie on two file systems")
+
+
 def _work(
     job: Job,
     plan: Any,
     unit: tuple[int, ...],
+    kind: str,
     space: Workspace,
     root: Path,
     *,
@@ -256,7 +281,7 @@ def _work(
     tell: Callable[[], None],
 ) -> Outcome:
     """Do the job: as the plan of an earlier run has it, or else as memory allows now."""
-    out, kind, source, journal = space.out, space.kind, job.source, space.journal
+    out, source, journal = space.out, job.source, space.journal
     _warm(job, source)
     workers = _workers(options)
     memory = options.memory or machine_memory() // 2
@@ -274,7 +299,7 @@ def _work(
     tell()
     started = time.perf_counter()
     interrupts.check()
-    _begin(job, space, root, multiscale, plan is not None, options.force)
+    _begin(job, kind, space, root, multiscale, plan is not None, options.force)
     open_handles_for(job.run)
     totals = [0, 0]
     whole = bytes_left(job, journal)
@@ -293,7 +318,7 @@ def _work(
             run(job, journal, most, options.scheduler, report)
     finally:
         set_num_threads(threads)
-    _finish(job, space, root, multiscale)
+    _finish(job, kind, space, root, multiscale)
     return Outcome(
         tuple(level.shape for level in job.levels),
         source.dtype,
@@ -316,11 +341,11 @@ def _job(
     options: Options,
 ) -> Job:
     shapes = [source.shape] + [step.out_shape for step in steps]
-    zarr = kind == "zarr"
+    zarr, chunked = kind == "zarr", kind in outputs.FOLDERS
     levels = [
         Level(
             str(outputs.level_path(root, kind, multiscale, k)),
-            "zarr" if zarr else "npy",
+            kind if chunked else "npy",
             shape,
             source.dtype,
             storage.chunks,
@@ -328,12 +353,14 @@ def _job(
             source.names,
             source.kept.fill if zarr else 0,
             source.kept.array if zarr else "{}",
+            letters=source.axes if kind == "precomputed" else "",
         )
         for k, shape in enumerate(shapes)
     ]
     base = None
-    if multiscale and zarr:
-        base = replace(levels[0], copied=bool(storage.like) and source.as_stored)
+    if multiscale and chunked:
+        copied = zarr and bool(storage.like) and source.as_stored
+        base = replace(levels[0], copied=copied, linked=options.link)
     return Job(
         operator,
         source,
@@ -346,10 +373,16 @@ def _job(
 
 
 def _begin(
-    job: Job, space: Workspace, root: Path, multiscale: bool, resumed: bool, force: bool
+    job: Job,
+    kind: str,
+    space: Workspace,
+    root: Any,
+    multiscale: bool,
+    resumed: bool,
+    force: bool,
 ) -> None:
     """The journal, then empty levels; a run that was killed in between makes the levels again."""
-    journal, kind = space.journal, space.kind
+    journal = space.journal
     try:
         if resumed:
             journal.reopen()
@@ -378,9 +411,9 @@ def _begin(
         raise
 
 
-def _finish(job: Job, space: Workspace, root: Path, multiscale: bool) -> None:
+def _finish(job: Job, kind: str, space: Workspace, root: Any, multiscale: bool) -> None:
     """Make the output from its levels, give it its name, and take the workspace away."""
-    journal, kind = space.journal, space.kind
+    journal = space.journal
     made = outputs.made_paths(root, kind, multiscale, len(job.levels), bool(job.added))
     try:
         if not journal.whole:

@@ -110,7 +110,11 @@ def _metadata_3(level: Level, storage: Storage) -> dict[str, Any]:
     codecs += [] if compressor is None else [compressor]
     if storage.shards:
         index = [{"name": "bytes", "configuration": {"endian": "little"}}, {"name": "crc32c"}]
-        inside = {"chunk_shape": list(storage.chunks), "codecs": codecs, "index_codecs": index}
+        inside: dict[str, Any] = {
+            "chunk_shape": list(storage.chunks),
+            "codecs": codecs,
+            "index_codecs": index,
+        }
         inside["index_location"] = "end"
         codecs = [{"name": "sharding_indexed", "configuration": inside}]
     return {
@@ -169,7 +173,9 @@ def replace_json(path: Path, value: Any, temporary_name: str = "") -> None:
     temporary.replace(path)
 
 
-def copy_chunks(origin: Path, target: Path | str, storage: Storage, ranges: Any) -> None:
+def copy_chunks(
+    origin: Path, target: Path | str, storage: Storage, ranges: Any, linked: bool = False
+) -> None:
     """The stored chunks of these cells, or their shards, from one array to another that is stored alike."""
     metadata = json.loads(storage.like)
     for index in chunks_of(ranges, storage.unit):
@@ -177,12 +183,27 @@ def copy_chunks(origin: Path, target: Path | str, storage: Storage, ranges: Any)
         if is_remote(str(target)):
             data = container_of(str(origin)).read(key, None, LARGEST_FILE)
             if data is not None:
-                container_of(str(target)).write(key, data)
+                remote: Any = container_of(str(target))
+                remote.write(key, data)
             continue
         try:
-            copy_file(f"{origin}/{key}", f"{target}/{key}")
+            (link_file if linked else copy_file)(f"{origin}/{key}", f"{target}/{key}")
         except FileNotFoundError:  # it holds the fill value alone
             continue
+
+
+def link_file(source: str, target: str) -> None:
+    """Another name for the same file."""
+    try:
+        os.link(source, target)
+    except FileExistsError:
+        if not os.path.samefile(source, target):
+            raise
+    except FileNotFoundError:
+        if not os.path.exists(source):
+            raise
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        os.link(source, target)
 
 
 def copy_file(source: str | Path, target: str | Path) -> None:
