@@ -24,6 +24,7 @@ def test_tour_shows_winners_gradients_fractions_and_intervals():
         "overlap",
     ):
         assert part in result.output
+    assert "examples/" not in result.output and "docs/" not in result.output  # no wheel has them
 
 
 def test_tour_fits_eighty_columns():

@@ -59,3 +59,19 @@ except ModuleNotFoundError as error:
 """,
     )
     assert out == f"lunette.{name} needs {name}: pip install 'lunette-ops[{name}]'\n"
+
+
+def test_a_target_that_is_missing_is_named_with_the_line_to_install_it(monkeypatch):
+    from typer.testing import CliRunner
+
+    from lunette.check.targets import find_target
+    from lunette.check.targets.base import Target
+    from lunette.cli import app
+
+    assert (
+        find_target("torch").missing() == "torch is not installed: pip install 'lunette-ops[torch]'"
+    )
+    assert find_target("opencv").missing().endswith("pip install opencv-python-headless")
+    monkeypatch.setattr(Target, "installed", lambda self: False)
+    said = CliRunner().invoke(app, ["check", "scipy"], env={"COLUMNS": "100"})
+    assert said.exit_code == 2 and "pip install scipy" in said.output

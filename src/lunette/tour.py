@@ -107,9 +107,8 @@ def _next_steps() -> Group:
         Text("MaxPool AvgPool SmoothMaxPool Adaptive* Global* Conv   any number of axes"),
         Text("op(x)   op.jvp(x, dx)   op.vjp(x, gy)   op.out_shape(shape)"),
         Text("ln.Tape                        gradients of networks, exact or fast"),
-        Text("  examples/digits.py           a LeNet on the tape, in a minute"),
-        Text("  examples/exact_gradients.py  a step over exact rationals"),
         Text("lunette check torch            does an implementation mean what it says?"),
         Text("lunette pyramid IN OUT         volumes larger than memory"),
-        Text("docs/semantics.md              what every op means, point by point"),
+        Text("help(ln.MaxPool)               what an op takes, with an example"),
+        Text("https://lunette-ops.github.io/lunette   tutorials, and what every op means"),
     )

@@ -75,7 +75,7 @@ def check(
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
     if not chosen.installed():
-        raise typer.BadParameter(f"{target} is not installed: needs {', '.join(chosen.modules)}")
+        raise typer.BadParameter(chosen.missing())
     command = _command(target, op, verb, cases, seed, time)
     with Display(console, target) as display:
         result = run(chosen, op, verb, cases, seed, time, command=command, progress=display.update)

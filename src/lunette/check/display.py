@@ -172,4 +172,7 @@ def show_targets(console: Console) -> None:
         if target.variants != ("",):
             console.print(f"    each at {', '.join(target.variants)}", style="dim", highlight=False)
     console.print(Text("module:function", "bold"))
-    console.print("    an adapter of your own: see docs/check.md", highlight=False)
+    console.print(
+        "    an adapter of your own: https://lunette-ops.github.io/lunette/check.html",
+        highlight=False,
+    )

@@ -51,7 +51,7 @@ def _check(
     __tracebackhide__ = True
     chosen = find_target(target if isinstance(target, str) else _name(target))
     if not chosen.installed():
-        pytest.fail(f"{chosen.name} is not installed: needs {', '.join(chosen.modules)}")
+        pytest.fail(chosen.missing())
     report = run(chosen, ops, verbs, cases, seed, seconds)
     if not report.cases:
         pytest.fail(f"nothing was tried: {report.cut or 'the target offers nothing of this'}")

@@ -10,6 +10,7 @@ import importlib
 import importlib.util
 import math
 import re
+import shlex
 from dataclasses import dataclass
 from importlib import metadata
 from typing import Any
@@ -23,6 +24,15 @@ from lunette.check.stream import DTYPES
 from lunette.inputs import result as plain
 
 __all__ = ["Program", "Target", "array_literal", "keep_shape", "numbers"]
+
+
+DISTRIBUTIONS = {
+    "torch": "lunette-ops[torch]",
+    "jax": "lunette-ops[jax]",
+    "onnx": "lunette-ops[onnx]",
+    "cv2": "opencv-python-headless",
+}
+"""Module → what to install for it, where that is not its own name."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +70,11 @@ class Target:
     environment: dict[str, str] = {}  # noqa: RUF012
     policies: dict[str, str] = {}  # noqa: RUF012
     unsupported: tuple[str, ...] = ()
+
+    def missing(self) -> str:
+        """What to install, where it is not installed: a sentence with the line to do it."""
+        needed = [DISTRIBUTIONS.get(module, module) for module in self.modules]
+        return f"{self.name} is not installed: pip install {' '.join(map(shlex.quote, needed))}"
 
     def installed(self) -> bool:
         """Whether its modules can be found; imports nothing."""
