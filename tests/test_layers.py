@@ -86,7 +86,7 @@ BOUNDS_BELOW = [
 ]
 """The files of `lunette.bounds`, the lowest first."""
 
-BOUNDS_MAY_KNOW = {"arguments", "check", "dispatch", "ops", "reductions", "regions", "tape"}
+BOUNDS_MAY_KNOW = {"arguments", "cached", "check", "dispatch", "ops", "reductions", "regions", "tape"}
 """What of the rest of the project bounds are made of; no kernel, no adapter, no spec."""
 
 
