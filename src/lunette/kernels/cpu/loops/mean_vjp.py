@@ -45,7 +45,9 @@ from lunette.kernels.cpu.schedule.slots import (
     START,
     STEP,
     STEP_Y,
+    STOP,
     STRIDE,
+    TABLE,
     WINDOW_WIDTH,
 )
 from lunette.kernels.cpu.simd.half import dtype_of
@@ -67,7 +69,8 @@ def kernel(dtype: str) -> Any:
         here_lanes.store,
         here_lanes.store_n,
     )
-    join, interleave_lower, interleave_upper = (
+    broadcast, join, interleave_lower, interleave_upper = (
+        here_lanes.broadcast,
         here_lanes.add,
         here_lanes.interleave_lower,
         here_lanes.interleave_upper,
@@ -114,6 +117,43 @@ def kernel(dtype: str) -> Any:
                 row = at + (g[w + START] - first) * span
                 across(s, row, g[w + STEP] * span, g[w + MEMBERS], place, span, False)
 
+    @compiled
+    def in_order(g, table, outputs):
+        """Whether every window has cells, one after the other, and begins and ends no earlier than the one before."""
+        low, high = 0, 0
+        for w in range(table, table + WINDOW_WIDTH * outputs, WINDOW_WIDTH):
+            start, stop = g[w + START], g[w + STOP]
+            if (g[w + STEP] != 1) | (start < low) | (stop < high) | (stop <= start):
+                return False
+            low, high = start, stop
+        return True
+
+    @compiled
+    def by_runs(s, at, to, g, table, from_j, to_j, from_p, to_p):
+        """Sums over the readers of positions from_p … to_p, which are among outputs from_j … to_j: one for all that have the same."""
+        noinline()
+        a, b, p = from_j, from_j, from_p
+        while p < to_p:
+            while (b < to_j) and (g[table + WINDOW_WIDTH * b + START] <= p):
+                b += 1
+            while (a < b) and (g[table + WINDOW_WIDTH * a + STOP] <= p):
+                a += 1
+            end, total = to_p, zero
+            if b < to_j:
+                end = min(end, g[table + WINDOW_WIDTH * b + START])
+            if a < b:
+                end = min(end, g[table + WINDOW_WIDTH * a + STOP])
+            for j in range(a, b):
+                total += s[at + j]
+            value, place = broadcast(total), to + p - from_p
+            for c in range(0, end - p, width):
+                left = to_p - p - c
+                if left >= width:  # what is too many is written again
+                    store(s, place + c, value)
+                else:
+                    store_n(s, place + c, value, left)
+            p = end
+
     @intrinsics.kernel
     def spread(x_at, gy_at, gx_at, scratch_at, g_at, room, first, last):
         g, s = pointer(g_at, types.int64), pointer(scratch_at, work)
@@ -130,6 +170,8 @@ def kernel(dtype: str) -> Any:
         row, divisors = g[SPREAD_ROW], pointer(g[DIVISORS], work)
         left = row + g[SPREAD_LEFT] * wide
         alike = (not lane) & (size > 0) & ((dilation == 1) | (size == 1))
+        regular = alike & (stride <= 2)
+        runs = (not lane) & (not regular) and in_order(g, g[e + TABLE], m)
         for c in range(row, g[SPREAD_END]):
             s[c] = zero
         lines = 1
@@ -167,6 +209,8 @@ def kernel(dtype: str) -> Any:
                         along(s, at, to, to_p - from_p, 1, 1, size, False)
                     elif alike & (stride == 2) & (size > 1):
                         by_two(s, left, to, from_p, to_p - from_p, origin, size)
+                    elif runs:
+                        by_runs(s, left, to, g, g[e + TABLE], from_j, to_j, from_p, to_p)
                     else:
                         along_table(s, left, g, table, to, from_p, to_p)
                     to += (to_p - from_p) * wide

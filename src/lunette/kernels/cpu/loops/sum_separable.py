@@ -186,7 +186,8 @@ def kernel(dtype: str, last: str, doubling: bool) -> Any:
         e = AXES + (rank - 1) * AXIS_WIDTH
         n, m, far = g[e + EXTENT], g[e + COUNT], g[e + STEP_X]
         row, left, divisors = g[ROW], g[ROW] + g[LEFT], pointer(g[DIVISORS], work)
-        clear(s, row, g[ROW_SIZE])
+        if not lane:
+            clear(s, row, g[ROW_SIZE])
         lines = 1
         for axis in range(1, rank - 1):
             lines *= g[AXES + axis * AXIS_WIDTH + EXTENT]
@@ -194,6 +195,8 @@ def kernel(dtype: str, last: str, doubling: bool) -> Any:
         in_row = (far == 1) & (not lane)
         as_one = lane & (far == wide)  # positions of a row lie side by side, lanes and all
         at_once, distant = (rank == 2) & (not lane), g[OUT_OF_CACHE] != 0
+        # Positions that no two windows share, or few, are added up where they lie.
+        direct = lane & (rank == 1) & ((g[e + KERNEL] == 0) | (g[e + STRIDE] >= g[e + KERNEL]))
         for unit in range(first, last):
             item, tile = unit // g[TILES], unit % g[TILES]
             base, target = batch_offset(g, item, 0), batch_offset(g, item, 1)
@@ -208,7 +211,9 @@ def kernel(dtype: str, last: str, doubling: bool) -> Any:
             # The first axis, into the second area: a block for each of its outputs.
             if rank == 1:
                 from_p, to_p = receptive_range(g, 0, from_j, to_j)
-                if lane:
+                if direct:
+                    to_p = from_p
+                elif lane:
                     for p in range(from_p, to_p):
                         load_row(x, base + p * far, 1, s, area + (p - from_p) * wide, wide, zero)
                 else:
@@ -269,6 +274,14 @@ def kernel(dtype: str, last: str, doubling: bool) -> Any:
                     result = target + (line + i * before) * m * wide + from_j * wide
                     if at_once:
                         to = (i - begin) * outputs
+                    elif direct:
+                        for j in range(from_j, to_j):
+                            w, place = g[e + TABLE] + WINDOW_WIDTH * j, to + (j - from_j) * wide
+                            step, start = g[w + STEP] * far, base + g[w + START] * far
+                            if g[w + MEMBERS] == 0:
+                                clear(s, place, wide)
+                            else:
+                                from_x(x, start, step, g[w + MEMBERS], s, place, wide, distant)
                     elif lane:
                         cells = to_p - from_p
                         across_axis(s, g, rank - 1, at, from_p, cells, from_j, to_j, to, wide)
