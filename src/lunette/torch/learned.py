@@ -81,7 +81,12 @@ class Learned(Prepared):
             self.told[verb] = call, run
         source = x.contiguous()
         second = None if other is None else other.contiguous()
-        if run is not None and self.small_in and _aligned(self.size, source, second):
+        if (
+            run is not None
+            and self.last is None
+            and self.small_in
+            and _aligned(self.size, source, second)
+        ):
             result = self.new_gradient() if verb == "vjp" else self.new()
             to = result.data_ptr()
             middle, last = (to, to) if second is None else (to, second.data_ptr())

@@ -19,14 +19,25 @@ from lunette import offsets as on_arrays
 from lunette.cached import cached_property
 from lunette.kernels.cpu import pooling as kernels
 from lunette.kernels.cpu.layout.split_axis import LONG
+from lunette.kernels.cpu.schedule.nhwc import NhwcPlan
+from lunette.kernels.cpu.schedule.plan import memory_order
 from lunette.kernels.cpu.select.argmax import indices_call, offsets_call
 from lunette.kernels.cpu.select.forward import forward_call
 from lunette.kernels.cpu.select.vjp import gather_call, gradient_call
 from lunette.kernels.threads import limited
 from lunette.ops.pooling import Pooling
-from lunette.reductions import Max, Mean
+from lunette.reductions import Max, Mean, SmoothMax
 from lunette.torch import integers
-from lunette.torch.memory import DTYPES, TENSOR_DTYPES, array_of, dtype_of, extent, like, tensor_of
+from lunette.torch.memory import (
+    DTYPES,
+    TENSOR_DTYPES,
+    array_of,
+    dtype_of,
+    extent,
+    format_of,
+    like,
+    tensor_of,
+)
 from lunette.torch.thin import Thin, thin
 
 __all__ = ["MOST", "Prepared", "prepare"]
@@ -38,9 +49,12 @@ MOST = 4096
 """Calls that an op keeps, at most; an op on ever new shapes begins anew."""
 
 
-def _new(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Callable[[], Tensor]:
-    """Makes small results; NumPy's allocator and torch's view of it are the quickest pair."""
+def _new(shape: tuple[int, ...], dtype: np.dtype[Any], last: Any) -> Callable[[], Tensor]:
+    """Makes small results; NumPy's allocator and torch's view of it are the quickest pair. `last` is a format with channels last."""
     empty, view = np.empty, torch.from_numpy
+    if last is not None:
+        kind, make = TENSOR_DTYPES[dtype], torch.empty
+        return lambda: make(shape, dtype=kind, memory_format=last)
     if TENSOR_DTYPES[dtype] is torch.bfloat16:
         return lambda: torch.empty(shape, dtype=torch.bfloat16)
     return lambda: view(empty(shape, dtype))
@@ -58,12 +72,16 @@ class Prepared:
         self.size, result = self.dtype.itemsize, op.result_dtype(self.dtype)
         self.extent = extent(x)
         self.out = op.out_shape(self.shape)
-        self.new = _new(self.out, result)
-        self.new_gradient = _new(self.shape, self.dtype)
-        self.new_marks = _new(self.out, np.dtype(np.uint8))
-        self.new_places = _new(self.out, np.dtype(np.int64))
+        kind = format_of(x) if len(self.out) == x.ndim else torch.contiguous_format
+        self.last = None if kind is torch.contiguous_format else kind
+        """Where channels are: in the memory format that results have, too."""
+        self.order = None if self.last is None else memory_order(x.ndim, 1)
+        self.new = _new(self.out, result, self.last)
+        self.new_gradient = _new(self.shape, self.dtype, self.last)
+        self.new_marks = _new(self.out, np.dtype(np.uint8), self.last)
+        self.new_places = _new(self.out, np.dtype(np.int64), self.last)
         self.items = prod(self.shape[: len(self.shape) - op.rank])
-        simple = x.is_contiguous() and x.numel() > 0 and max(self.shape) <= LONG
+        simple = self.lies_so(x) and x.numel() > 0 and max(self.shape) <= LONG
         self.small_out = simple and prod(self.out) * max(8, result.itemsize) < LARGE
         self.small_in = self.small_out and prod(self.shape) * self.size < LARGE
         self.reads_x = not isinstance(op.reduction, Mean)
@@ -77,8 +95,26 @@ class Prepared:
         except KeyError:
             call = None
             if self.small_out:
-                call = thin(choose(self.op, self.shape, self._bytes(self.strides), self.dtype))
+                found = choose(self.op, self.shape, self._bytes(self.strides), self.dtype)
+                call = self._thin(found, choose is not forward_call)
             return self.calls.setdefault(choose, call)
+
+    def _thin(self, call: Any, searched: bool) -> Thin | None:
+        """The call as it is; where channels are last, one that kernels would have, too, which turn some arrays first."""
+        if self.last is not None:
+            first = getattr(call, "calls", (call,))[0]
+            smooth = isinstance(self.op.reduction, SmoothMax)
+            if smooth or (
+                searched and self.reads_x and not isinstance(getattr(first, "plan", None), NhwcPlan)
+            ):
+                return None
+        return thin(call, self.order)
+
+    def lies_so(self, x: Any) -> bool:
+        """Whether a tensor lies as results do."""
+        if self.last is None:
+            return bool(x.is_contiguous())
+        return bool(x.is_contiguous(memory_format=self.last))
 
     def _bytes(self, strides: Any) -> tuple[int, ...]:
         # An op that drops its axes has windows on them all the same.
@@ -173,17 +209,18 @@ class Prepared:
         """The way back for gradients that lie in order; others, and those of large results, go the general way."""
         if not self.small_in:
             return general  # type: ignore[no-any-return]
-        in_order = self._bytes(torch.empty(self.out, device="meta").stride())
+        kind = torch.contiguous_format if self.last is None else self.last
+        in_order = self._bytes(torch.empty(self.out, device="meta", memory_format=kind).stride())
         layouts = [in_order] if choose is gather_call else [self._bytes(self.strides), in_order]
-        call = thin(choose(self.op, self.shape, *layouts, self.dtype))
+        call = self._thin(choose(self.op, self.shape, *layouts, self.dtype), True)
         if call is None:
             return general  # type: ignore[no-any-return]
-        run, in_full, new = call.run, call.in_full, self.new_gradient
+        run, in_full, new, lies = call.run, call.in_full, self.new_gradient, self.lies_so
         size, saved = self.size, 1 if choose is gather_call else self.size
 
         def back(kept: Tensor | None, grad: Tensor) -> Tensor:
             at = grad.data_ptr()
-            if at % size or not grad.is_contiguous():
+            if at % size or not lies(grad):
                 return general(kept, grad)
             result = new()
             if kept is None:  # a mean does not read x; in its place is memory of the same size
@@ -208,7 +245,7 @@ class Prepared:
         """Whether these are the offsets that were saved, but for their values."""
         own = self.out, torch.uint8
         right = (offsets.shape, offsets.dtype) == own and offsets.is_cpu and type(offsets) is Tensor
-        return bool(right and (not self.small_out or offsets.is_contiguous()))
+        return bool(right and (not self.small_out or self.lies_so(offsets)))
 
 
 PLAIN = (Tensor, torch.nn.Parameter)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from lunette.kernels.cpu.program.calls import (
     ArgmaxGradient,
     Call,
     LseGradient,
+    NhwcGradient,
     QuickCall,
     TiledCall,
 )
@@ -79,12 +81,12 @@ class Thin:
                 self.call.run(*arrays)
 
 
-def thin(call: Any) -> Thin | None:
-    """The call, if there is one and it lays its result out as the axes come.
+def thin(call: Any, order: tuple[int, ...] | None = None) -> Thin | None:
+    """The call, if there is one and it lays its result out with the axes in this order; as they come, where there is none.
 
     With `flags_only`, a tiled call has no other that does flagged items again: its caller has to.
     """
-    if call is None or getattr(call, "order", None) is not None:
+    if call is None or getattr(call, "order", None) != order:
         return None
     flags_only = type(call) is TiledCall and call.again is None
     return Thin(call, _direct(call) or _never, flags_only)
@@ -101,6 +103,13 @@ def _direct(call: Any) -> Callable[[int, int, int], bool] | None:
         if type(call) is QuickCall:  # two flags for each item
             return _flagging(call.kernel, plan.at, call.scratch, call.units, 2 * plan.items)
         return _alone(call.kernel, plan.at, call.scratch, call.units, int(plan.room))
+    if type(call) is NhwcGradient and all(
+        type(c) is Call and c.small and c.units for c in call.calls
+    ):
+        find, gather = map(_direct, call.calls)
+        if find is not None and gather is not None:
+            marks = call.calls[0]
+            return _by_marks(find, gather, Bytes(prod(marks.shape) * marks.dtype.itemsize))
     if isinstance(call, TiledCall) and all(tiling.small for _, tiling in call.steps):
         kernel, first = call.steps[0]
         if type(call) is TiledCall:
@@ -144,6 +153,21 @@ def _flagging(
         if 1 in taken[0]:
             return False
         give(taken)
+        return True
+
+    return run
+
+
+def _by_marks(
+    find: Callable[[int, int, int], bool], gather: Callable[[int, int, int], bool], between: Bytes
+) -> Callable[[int, int, int], bool]:
+    """The gradient of a max with channels last: marks, then gathering by them."""
+
+    def run(x: int, gy: int, gx: int) -> bool:
+        taken = _, at = between.take()
+        find(x, at, at)
+        gather(at, gy, gx)
+        between.spare.append(taken)
         return True
 
     return run

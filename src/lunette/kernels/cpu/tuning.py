@@ -31,6 +31,7 @@ __all__ = [
     "SLAB_CELLS",
     "SLACK",
     "SMALL",
+    "SORTED_STEPS",
     "SPREAD_CELLS",
     "SPREAD_CHANNELS",
     "TILE_CELLS",
@@ -57,6 +58,9 @@ MOST_ROWS, ROW_REUSE_MAX = 1 << 12, 9
 
 SLACK = 128
 """Cells past a row that a vector may read: two vectors of bytes."""
+
+SORTED_STEPS = (3, 4, 5, 7)
+"""Steps of which a vector is sorted out in registers, from as many loads; others are gathered lane by lane."""
 
 LINE, PAGE = 64, 4096
 """Bytes of a line of memory, and of a page."""

@@ -34,7 +34,7 @@ from lunette.kernels.cpu.conv.tiling import Problem, Schedule, schedule
 from lunette.kernels.cpu.jit.cache import Kernels
 from lunette.kernels.cpu.memory.block_cache import new_array
 from lunette.ops.base import Shape
-from lunette.ops.convolution import Convolution
+from lunette.ops.convolution import Conv, Convolution
 from lunette.positions import unravel
 
 __all__ = ["SCRATCH", "image_sums", "window_sums"]
@@ -48,12 +48,17 @@ KERNELS = {
 SCRATCH = 1 << 24
 """Bytes of packed weights, or of widened half types, at a time."""
 
+ENOUGH_ROWS = 16
+"""Channels of results that read an image whose cells are picked first, at least: to pick them takes as long as some of these."""
+
 PACKED_EACH = 1 << 14
 """Numbers that a thread packs, at least."""
 
 
 def window_sums(op: Convolution, sources: list[Any], bias: list[Array], out: Array) -> None:
     """out = bias + Σ over the sources (image, weight): a number per window."""
+    if out.size and _picks(op, sources[0][1]):
+        op, sources = _dense(op), [(_picked(op, x, out), weight) for x, weight in sources]
     image, _ = sources[0]
     geometry = op, image.shape[-op.rank :], out.shape[-op.rank :]
     if out.size and sparse(*geometry, False, _products(op, sources, out)):
@@ -78,6 +83,27 @@ def image_sums(op: Convolution, sources: list[Any], bias: list[Array], out: Arra
         fill(op, bias, out)
     for phase in image_phases(*geometry):
         _correlate(op, phase, sources, (1, 0), bias, out)
+
+
+def _picks(op: Convolution, weight: Array) -> bool:
+    """Whether windows of one cell each lie apart, and enough rows of results read them: then they are laid side by side first."""
+    single = not op.transposed and prod(op.kernel) == 1 and max(op.stride) > 1
+    return single and len(weight) // op.groups >= ENOUGH_ROWS and not any(map(any, op.padding))
+
+
+@lru_cache(maxsize=1024)
+def _dense(op: Convolution) -> Convolution:
+    """The op on cells that were picked."""
+    return Conv(op.kernel, groups=op.groups)
+
+
+def _picked(op: Convolution, x: Array, out: Array) -> Array:
+    """The cells that windows of one cell read."""
+    lengths = out.shape[-op.rank :]
+    places: list[Any] = [
+        slice(0, (m - 1) * s + 1, s) for m, s in zip(lengths, op.stride, strict=True)
+    ]
+    return np.ascontiguousarray(x[(..., *places)])
 
 
 def _products(op: Convolution, sources: list[Any], out: Array) -> int:

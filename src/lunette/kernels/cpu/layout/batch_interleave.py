@@ -67,7 +67,7 @@ class Bounds(NamedTuple):
     part: int
 
 
-USUAL, TIED = Bounds(1 << 12, 1024, 64), Bounds(1 << 16, 32, 16)
+USUAL, TIED = Bounds(1 << 12, 256, 32), Bounds(1 << 16, 32, 16)
 """As a rule, and where ties count: the other way is many times slower there."""
 
 
@@ -153,11 +153,24 @@ def _part(op: Pooling, shape: Shape, size: int, bounds: Bounds, alone: int) -> i
     if cells == 1 and items <= MOST:
         return 0  # items of one cell lie side by side as they are: a part of them is such an array again
     one = prod(op.out_shape(shape)) == items
+    if one and isinstance(
+        op.reduction, Max
+    ):  # others have kernels for windows of a part of an item
+        one = _whole(op, shape[first:])
     if items < bounds.items or (cells > alone if one else op.rank < 2):
         return 0
     fewest = bounds.part
     most = min(MOST, max(fewest, BYTES // (cells * size) // BLOCK * BLOCK))
     return next((p for p in range(most, fewest - 1, -BLOCK) if items % p == 0), 0)
+
+
+def _whole(op: Pooling, pooled: Shape) -> bool:
+    """Whether the first window has all cells of an item."""
+    lies = [affine(r, n) for r, n in zip(op.regions, pooled, strict=True)]
+    return all(
+        not kernel or (origin <= 0 and origin + dilation * (kernel - 1) + 1 >= n)
+        for (_, origin, dilation, kernel), n in zip(lies, pooled, strict=True)
+    )
 
 
 def _beside(shape: Shape, size: int) -> Shape:

@@ -30,6 +30,7 @@ from lunette.kernels.cpu.schedule.slots import DIRECT, LINE_BUFFER
 from lunette.kernels.cpu.simd.half import INFINITY
 from lunette.kernels.cpu.simd.prefetch import prefetch_surely
 from lunette.kernels.cpu.simd.streaming import line_buffer, stream_fence
+from lunette.kernels.cpu.simd.strided import strided
 from lunette.kernels.cpu.simd.vec import vec
 from lunette.kernels.cpu.tuning import LINE, MAX_TILE_ROWS
 
@@ -76,10 +77,10 @@ def kernel(dtype: str, operation: str, way: str, folds: str) -> Any:
     outer, fill, safe, fold, negative, end = folding(dtype, operation)
     memory, work, kept = outer.memory, outer.work, outer.kept
     here = vec(work, work, "")
-    width, load_s, gather_strided = here.width, here.load, here.gather_strided
+    width, load_s, every = here.width, here.load, strided(work, work, "")
     concat_even, join, broadcast = here.concat_even, getattr(here, operation), here.broadcast
     all_true, _, failed, *_ = guards(work, outer.half)
-    zero, halves = work(0), outer.half in INFINITY
+    halves = outer.half in INFINITY
     size_of, kept_size = memory.bitwidth // 8, kept.bitwidth // 8
     flush_lines, flush_tail = line_buffer()
 
@@ -92,7 +93,7 @@ def kernel(dtype: str, operation: str, way: str, folds: str) -> Any:
         elif stride == 2:
             best = concat_even(load_s(s, p), load_s(s, p + width))
         else:
-            best = gather_strided(s, p, stride, 0, width, zero)
+            best = every(s, p, stride)
         for _ in range(1, kernel):
             p += dilation
             if stride == 1:
@@ -100,7 +101,7 @@ def kernel(dtype: str, operation: str, way: str, folds: str) -> Any:
             elif stride == 2:
                 best = join(best, concat_even(load_s(s, p), load_s(s, p + width)))
             else:
-                best = join(best, gather_strided(s, p, stride, 0, width, zero))
+                best = join(best, every(s, p, stride))
         return best
 
     @compiled

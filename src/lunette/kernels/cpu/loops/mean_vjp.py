@@ -42,7 +42,8 @@ def kernel(dtype: str) -> Any:
         here_lanes.store,
         here_lanes.store_n,
     )
-    join, interleave_lower, interleave_upper = (
+    broadcast, join, interleave_lower, interleave_upper = (
+        here_lanes.broadcast,
         here_lanes.add,
         here_lanes.interleave_lower,
         here_lanes.interleave_upper,
@@ -89,6 +90,44 @@ def kernel(dtype: str) -> Any:
                 row = at + (w.start - first) * span
                 across(s, row, w.step * span, w.in_bounds, place, span, False)
 
+    @compiled
+    def in_order(windows, outputs):
+        """Whether every window has cells, one after the other, and begins and ends no earlier than the one before."""
+        low, high = 0, 0
+        for j in range(outputs):
+            w = windows[j]
+            start, stop = w.start, w.stop
+            if (w.step != 1) | (start < low) | (stop < high) | (stop <= start):
+                return False
+            low, high = start, stop
+        return True
+
+    @compiled
+    def by_runs(s, at, to, windows, from_j, to_j, from_p, to_p):
+        """Sums over the readers of positions from_p … to_p, which are among outputs from_j … to_j: one for all that have the same."""
+        noinline()
+        a, b, p = from_j, from_j, from_p
+        while p < to_p:
+            while (b < to_j) and (windows[b].start <= p):
+                b += 1
+            while (a < b) and (windows[a].stop <= p):
+                a += 1
+            end, total = to_p, zero
+            if b < to_j:
+                end = min(end, windows[b].start)
+            if a < b:
+                end = min(end, windows[a].stop)
+            for j in range(a, b):
+                total += s[at + j]
+            value, place = broadcast(total), to + p - from_p
+            for c in range(0, end - p, width):
+                left = to_p - p - c
+                if left >= width:  # what is too many is written again
+                    store(s, place + c, value)
+                else:
+                    store_n(s, place + c, value, left)
+            p = end
+
     @intrinsics.kernel
     def spread(x_at, gy_at, gx_at, scratch_at, plan_at, room, first, last):
         plan, s = plan_of(plan_at), pointer(scratch_at, work)
@@ -105,6 +144,8 @@ def kernel(dtype: str) -> Any:
         row, divisors = plan.spread_row, pointer(plan.divisors, work)
         left = row + plan.spread_left * wide
         alike = (not lane) & (size > 0) & ((dilation == 1) | (size == 1))
+        regular = alike & (stride <= 2)
+        runs = (not lane) & (not regular) and in_order(w_axis.windows, m)
         for c in range(row, plan.spread_end):
             s[c] = zero
         lines = 1
@@ -153,6 +194,8 @@ def kernel(dtype: str) -> Any:
                         along(s, at, to, to_p - from_p, 1, 1, size, False)
                     elif alike & (stride == 2) & (size > 1):
                         by_two(s, left, to, from_p, to_p - from_p, origin, size)
+                    elif runs:
+                        by_runs(s, left, to, w_axis.windows, from_j, to_j, from_p, to_p)
                     else:
                         along_table(s, left, table, to, from_p, to_p)
                     to += (to_p - from_p) * wide

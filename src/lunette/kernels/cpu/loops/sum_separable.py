@@ -162,7 +162,8 @@ def kernel(dtype: str, last: str, doubling: bool) -> Any:
         w_axis = plan.axes[rank - 1]
         n, m, far = w_axis.in_len, w_axis.out_len, w_axis.x_stride
         row, left, divisors = plan.row, plan.row + plan.left, pointer(plan.divisors, work)
-        clear(s, row, plan.row_size)
+        if not lane:
+            clear(s, row, plan.row_size)
         lines = 1
         for axis in range(1, rank - 1):
             lines *= plan.axes[axis].in_len
@@ -170,6 +171,8 @@ def kernel(dtype: str, last: str, doubling: bool) -> Any:
         in_row = (far == 1) & (not lane)
         as_one = lane & (far == wide)  # positions of a row lie side by side, lanes and all
         at_once, distant = (rank == 2) & (not lane), plan.out_of_cache != 0
+        # Positions that no two windows share, or few, are added up where they lie.
+        direct = lane & (rank == 1) & ((w_axis.taps == 0) | (w_axis.stride >= w_axis.taps))
         for unit in range(first, last):
             item, tile = unit // plan.tiles, unit % plan.tiles
             base, target = batch_offset(plan, item, 0), batch_offset(plan, item, 1)
@@ -184,7 +187,9 @@ def kernel(dtype: str, last: str, doubling: bool) -> Any:
             # The first axis, into the second area: a block for each of its outputs.
             if rank == 1:
                 from_p, to_p = receptive_range(plan, 0, from_j, to_j)
-                if lane:
+                if direct:
+                    to_p = from_p
+                elif lane:
                     for p in range(from_p, to_p):
                         load_row(x, base + p * far, 1, s, area + (p - from_p) * wide, wide, zero)
                 else:
@@ -245,6 +250,14 @@ def kernel(dtype: str, last: str, doubling: bool) -> Any:
                     result = target + (line + i * before) * m * wide + from_j * wide
                     if at_once:
                         to = (i - begin) * outputs
+                    elif direct:
+                        for j in range(from_j, to_j):
+                            w, place = w_axis.windows[j], to + (j - from_j) * wide
+                            step, start = w.step * far, base + w.start * far
+                            if w.in_bounds == 0:
+                                clear(s, place, wide)
+                            else:
+                                from_x(x, start, step, w.in_bounds, s, place, wide, distant)
                     elif lane:
                         cells = to_p - from_p
                         across_axis(

@@ -16,6 +16,7 @@ from numba import types
 
 from lunette.kernels.cpu.jit.intrinsics import alwaysinline, compiled, noinline
 from lunette.kernels.cpu.micro.rows import takes
+from lunette.kernels.cpu.simd.strided import strided
 from lunette.kernels.cpu.simd.vec import vec
 
 __all__ = ["ArgmaxPasses", "argmax_passes", "mark_of"]
@@ -41,9 +42,9 @@ def argmax_passes(work: Any) -> ArgmaxPasses:
     mark = mark_of(work)
     values, marks = vec(work, work, ""), vec(mark, mark, "")
     width, load, store, store_n = values.width, values.load, values.store, values.store_n
-    gather_strided, concat_even, zero = values.gather_strided, values.concat_even, work(0)
+    every, concat_even = strided(work, work, ""), values.concat_even
     load_mark, store_mark, store_mark_part = marks.load, marks.store, marks.store_n
-    load_mark_step, mark_evens, none = marks.gather_strided, marks.concat_even, mark(0)
+    every_mark, mark_evens = strided(mark, mark, ""), marks.concat_even
     spread_mark, add_mark = marks.broadcast, marks.add
     maximum, select_maximum = values.maximum, values.select_maximum
 
@@ -70,8 +71,8 @@ def argmax_passes(work: Any) -> ArgmaxPasses:
                 mark_evens(load_mark(q, at), load_mark(q, at + width)),
             )
         return (
-            gather_strided(s, at, stride, 0, width, zero),
-            load_mark_step(q, at, stride, 0, width, none),
+            every(s, at, stride),
+            every_mark(q, at, stride),
         )
 
     @compiled

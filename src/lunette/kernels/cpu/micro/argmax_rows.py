@@ -24,6 +24,7 @@ from lunette.kernels.cpu.micro.rows import least
 from lunette.kernels.cpu.simd import ir_helpers
 from lunette.kernels.cpu.simd.half import DType
 from lunette.kernels.cpu.simd.shuffle import slide
+from lunette.kernels.cpu.simd.strided import strided
 from lunette.kernels.cpu.simd.vec import Vector, vec
 
 __all__ = ["WinningRows", "in_row", "winning_rows"]
@@ -93,7 +94,7 @@ def winning_rows(outer: DType, writes: bool, places: bool) -> WinningRows:
     spread_mark, add_mark, multiply_mark = wide.broadcast, wide.add, wide.multiply
     counted = numbers(mark)
     all_true, both, failed, and_not_nan, *_ = guards(work, "")
-    fill = least(work)
+    fill, every = least(work), strided(memory, work, outer.half)
 
     @compiled
     def cells(x, at, p, n, stride, inside):
@@ -101,6 +102,8 @@ def winning_rows(outer: DType, writes: bool, places: bool) -> WinningRows:
         alwaysinline()
         if (stride == 2) & inside:
             return concat_even(load(x, at + p), load(x, at + p + width))
+        if (stride != 1) & inside:
+            return every(x, at + p, stride)
         if stride != 1:
             low, high = -(p // stride), -((p - n) // stride)
             low, high = max(0, min(width, low)), max(0, min(width, high))

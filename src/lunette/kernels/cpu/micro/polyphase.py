@@ -18,6 +18,7 @@ from lunette.kernels.cpu.jit.intrinsics import alwaysinline, compiled, noinline,
 from lunette.kernels.cpu.micro.index import skipped
 from lunette.kernels.cpu.schedule.tiling import SPARE
 from lunette.kernels.cpu.simd.half import DType
+from lunette.kernels.cpu.simd.strided import strided
 from lunette.kernels.cpu.simd.vec import vec
 
 __all__ = [
@@ -185,6 +186,7 @@ def layout(dtype_of: DType, watch: str, rarely: bool = False) -> Any:
         dtype_of.work(0),
     )
     broadcast = here.broadcast
+    every = strided(dtype_of.memory, dtype_of.work, dtype_of.half)
 
     @compiled
     def nonfinite(a, b):
@@ -294,7 +296,10 @@ def layout(dtype_of: DType, watch: str, rarely: bool = False) -> Any:
                 for c in range(0, need, width):
                     first, last = min(max(0, low - c), width), max(0, min(width, high - c))
                     p = at + (start + phase + stride * c) * far
-                    a = gather_strided(x, p, stride * far, first, last, fill)
+                    if (first == 0) & (last == width) & (far == 1):
+                        a = every(x, p, stride)
+                    else:
+                        a = gather_strided(x, p, stride * far, first, last, fill)
                     store(s, to + phase * length + c, a)
                     if for_all:
                         a = gather_strided(x, p, stride * far, first, last, zero)

@@ -19,6 +19,9 @@ __all__ = ["across_between"]
 PIECE = 1 << 14
 """Bytes of a long row that are added to in turn: they stay in the nearest cache."""
 
+NEAR_VECTORS = 64
+"""Vectors of a long row, at most, that go eight at a time in registers where the rows may be found in a cache."""
+
 
 @cache
 def across_between(source: DType, target: DType, operation: str, watch: bool = False) -> Any:
@@ -201,7 +204,7 @@ def across_between(source: DType, target: DType, operation: str, watch: bool = F
             seen |= row_of_few(x, at, step, count, y, to, size, distant)
         elif size <= 8 * width:
             seen |= row_of_many(x, at, step, count, y, to, size, distant)
-        elif unrounded:
+        elif unrounded & (distant | (size > NEAR_VECTORS * width)):
             for c in range(0, size, longest):
                 piece = min(longest, size - c)
                 seen |= piece_of_many(x, at + c, step, count, y, to + c, piece, distant)

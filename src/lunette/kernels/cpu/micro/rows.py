@@ -23,6 +23,7 @@ from numba import types
 from lunette.kernels.cpu.jit.intrinsics import alwaysinline, compiled, noinline
 from lunette.kernels.cpu.simd.half import DType
 from lunette.kernels.cpu.simd.prefetch import prefetch_always, prefetch_for
+from lunette.kernels.cpu.simd.strided import strided
 from lunette.kernels.cpu.simd.vec import vec
 
 __all__ = [
@@ -38,6 +39,10 @@ __all__ = [
     "passes",
     "takes",
 ]
+
+
+SIDE_BY_SIDE = 4
+"""Windows that do not lie alike whose sums are made together: an addition takes as long as some loads, and waits for the one before."""
 
 
 class Moves(NamedTuple):
@@ -193,7 +198,7 @@ def averaged(dtype_of: DType) -> Any:
 def passes(work: Any, operation: str) -> Passes:
     """The passes of `maximum` or `add`."""
     here = vec(work, work, "")
-    width, load, gather_strided, store = here.width, here.load, here.gather_strided, here.store
+    width, load, every, store = here.width, here.load, strided(work, work, ""), here.store
     concat_even, concat_odd, join = here.concat_even, here.concat_odd, getattr(here, operation)
     join_two = add if operation == "add" else maximum
     summing, zero = operation == "add", work(0)
@@ -232,19 +237,57 @@ def passes(work: Any, operation: str) -> Passes:
                     if t + 1 < kernel:
                         best = join(best, concat_odd(a, b))
             else:
-                best = gather_strided(s, p, stride, 0, width, zero)
+                best = every(s, p, stride)
                 if onto:
                     best = join(load(s, to + j), best)
                 for _ in range(1, kernel):
                     p += dilation
-                    best = join(best, gather_strided(s, p, stride, 0, width, zero))
+                    best = join(best, every(s, p, stride))
             keep(s, to + j, best, m - j)
+
+    @compiled
+    def sums_of_four(s, at, w, v, u, t, to, last):
+        """s[to …] = the sums of four windows whose cells lie side by side: each waits for its own additions alone."""
+        alwaysinline()
+        p, q, r, o = w.start, v.start, u.start, t.start
+        sizes = w.stop - p, v.stop - q, u.stop - r, t.stop - o
+        a = b = c = d = zero
+        p, q, r, o = p + at, q + at, r + at, o + at
+        common = max(0, min(sizes[0], sizes[1], sizes[2], sizes[3]))
+        for i in range(common):
+            a, b, c, d = a + s[p + i], b + s[q + i], c + s[r + i], d + s[o + i]
+        for i in range(common, sizes[0]):
+            a += s[p + i]
+        for i in range(common, sizes[1]):
+            b += s[q + i]
+        for i in range(common, sizes[2]):
+            c += s[r + i]
+        for i in range(common, sizes[3]):
+            d += s[o + i]
+        s[to], s[min(to + 1, last)], s[min(to + 2, last)], s[min(to + 3, last)] = a, b, c, d
+
+    @compiled
+    def several_sums(s, at, table, to, first, last):
+        """`along_table` of sums, some windows at a time; gives the first that is left."""
+        alwaysinline()
+        end = last - 1  # the last may be made again
+        for j in range(first, last, SIDE_BY_SIDE):
+            w, v = table[j], table[min(j + 1, end)]
+            u, t = table[min(j + 2, end)], table[min(j + 3, end)]
+            if (w.step != 1) | (v.step != 1) | (u.step != 1) | (t.step != 1):
+                return j
+            sums_of_four(s, at, w, v, u, t, to + j - first, to + last - 1 - first)
+        return last
 
     @compiled
     def along_table(s, at, table, to, first, last):
         """s[to + j − first] = the fold of window j of a table, for windows that do not lie alike."""
         noinline()
-        for j in range(first, last):
+        if summing:
+            begin = several_sums(s, at, table, to, first, last)
+        else:
+            begin = first
+        for j in range(begin, last):
             window = table[j]
             start, stop, step = window.start, window.stop, window.step
             best = zero if summing else s[at + start]

@@ -312,8 +312,10 @@ ROWS = (
 
 
 @lru_cache(maxsize=1024)
-def gather_call(op: Pooling, shape: Shape, grad: Shape, dtype: Any) -> Any:
-    """The call for gradients of cells from offsets."""
+def gather_call(
+    op: Pooling, shape: Shape, grad: Shape, dtype: Any, side_by_side: bool = False
+) -> Any:
+    """The call for gradients of cells from offsets; items may lie side by side already."""
     if not marks_are_offsets(op, shape):
         return None
     out = kept_shape(op, shape)
@@ -322,9 +324,16 @@ def gather_call(op: Pooling, shape: Shape, grad: Shape, dtype: Any) -> Any:
         Operand("r", out, dtype, grad),
         Operand("w", shape, dtype),
     ]
-    if small := in_parts(
-        op, shape, operands, "gradients", lambda part, _, grad: gather_call(op, part, grad, dtype)
-    ):
+    small = None
+    if not side_by_side:
+        small = in_parts(
+            op,
+            shape,
+            operands,
+            "gradients",
+            lambda part, _, grad: gather_call(op, part, grad, dtype, True),
+        )
+    if small:
         return small
     lane = channel_axis(kept_shape(op, shape), in_elements(grad, dtype), op.rank)
     steps = in_bytes(result_steps(shape, lane), dtype)
