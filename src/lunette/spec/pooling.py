@@ -133,11 +133,9 @@ def value(reduction: Reduction, scalars: Scalars, cells: Cells) -> Any:
         return mode(reduction, cells.values) if cells.values else zero
     assert isinstance(reduction, (Mean, RoundedMean, SmoothMax))
     count = cells.counted_cells(reduction.count_include_pad)
-    if count == 0:
-        return zero
+    if count == 0 or (isinstance(reduction, RoundedMean) and not cells.values):
+        return zero  # of a rounded mean also however many cells of padding: its type may not hold their number
     if isinstance(reduction, RoundedMean):
-        if not cells.values:
-            return zero  # however many cells of padding: the type of an image may not hold their number
         if isinstance(cells.values[0], np.integer):
             # Python rounds a Fraction half to even.
             return type(cells.values[0])(round(Fraction(sum(map(int, cells.values)), count)))
