@@ -60,14 +60,15 @@ ONE_WINDOW = 32
 
 
 class Bounds(NamedTuple):
-    """What items are served: cells of one, at most; how many there are, and how many make a part, at least."""
+    """What items are served: cells of one, at most; how many there are, and how many make a part, at least, also where they cannot be cut so."""
 
     cells: int
     items: int
     part: int
+    least: int
 
 
-USUAL, TIED = Bounds(1 << 12, 256, 32), Bounds(1 << 16, 32, 16)
+USUAL, TIED = Bounds(1 << 12, 256, 64, 32), Bounds(1 << 16, 32, 16, 16)
 """As a rule, and where ties count: the other way is many times slower there."""
 
 
@@ -159,9 +160,8 @@ def _part(op: Pooling, shape: Shape, size: int, bounds: Bounds, alone: int) -> i
         one = _whole(op, shape[first:])
     if items < bounds.items or (cells > alone if one else op.rank < 2):
         return 0
-    fewest = bounds.part
-    most = min(MOST, max(fewest, BYTES // (cells * size) // BLOCK * BLOCK))
-    return next((p for p in range(most, fewest - 1, -BLOCK) if items % p == 0), 0)
+    most = min(MOST, max(bounds.part, BYTES // (cells * size) // BLOCK * BLOCK))
+    return next((p for p in range(most, bounds.least - 1, -BLOCK) if items % p == 0), 0)
 
 
 def _whole(op: Pooling, pooled: Shape) -> bool:
