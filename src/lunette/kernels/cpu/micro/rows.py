@@ -128,7 +128,7 @@ def moves(dtype_of: DType, watch: bool = False) -> Moves:
 
 @compiled
 def inside(first, last, n, stride, origin, kernel, least):
-    """The outputs of first … last whose windows lie in a row of `n`; none if fewer than `min_num`."""
+    """The outputs of first … last whose windows lie in a row of `n`; none if fewer than `least`."""
     begin = min(last, max(first, -(origin // stride)))
     end = max(begin, min(last, (n - kernel - origin) // stride + 1))
     return (begin, end) if end - begin >= least else (last, last)
