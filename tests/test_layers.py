@@ -154,3 +154,63 @@ def test_only_the_front_knows_verification_and_the_reader_of_networks():
         for name, folders in allowed.items():
             if path.relative_to(root).parts[0] not in folders:
                 assert not [m for m in imports(path) if m.startswith(name)], path
+
+
+KNOWS = """
+adapters: arguments axes boxes dispatch encoding functional inputs jax ops positions reductions regions torch unpooling
+axes: arguments ops
+bounds: arguments cached check dispatch ops reductions tape
+boxes: ops
+check: axes cached inputs lunette ops platform reductions regions spec
+cli: check explanation lunette scale tour verify warmup_command
+dispatch: adapters arguments axes inputs loading memory ops
+drawing: ops regions spec
+encoding: ops reductions regions
+explanation: arguments axes dispatch inputs kernels.cpu lunette ops reductions
+functional: adapters arguments axes dispatch inputs ops spec unpooling
+inputs: arguments ops
+jax: arguments axes background dispatch encoding inputs kernels.cpu kernels.threads loading offsets ops reductions regions unpooling
+kernels.cpu: background boxes cached explanation kernels.threads loading offsets ops positions reductions regions
+kernels.threads: arguments background kernels.gates loading platform
+kernels.triton: cached kernels.cpu ops reductions regions
+loading: background
+lunette: bounds check dispatch explanation functional kernels.threads offsets onnx ops reductions regions scale spec tape testing torch torchlean warmup
+memory: platform
+offsets: arguments axes dispatch inputs kernels.cpu memory ops positions reductions spec
+onnx: arguments ops spec tape
+ops: arguments axes dispatch drawing records reductions regions
+reductions: arguments records
+regions: arguments records
+scale: adapters arguments dispatch kernels.cpu kernels.threads ops platform positions reductions regions
+spec: arguments axes boxes inputs memory ops positions reductions regions unpooling
+tape: arguments axes dispatch inputs ops reductions spec
+testing: arguments check inputs ops reductions regions spec
+torch: adapters arguments cached dispatch encoding kernels.cpu kernels.threads kernels.triton memory offsets ops reductions regions unpooling
+torchlean: arguments inputs ops regions spec
+tour: lunette spec
+unpooling: inputs ops
+verify: bounds lunette onnx spec
+warmup: arguments memory offsets ops platform reductions
+warmup_command: warmup
+"""
+"""What each folder or file of the house knows of the others, at once or when it is first needed; of itself it knows all."""
+
+
+def room(parts):
+    """The folder or file at the top of the house; of the kernels, the one below."""
+    return ".".join(parts[: 2 if parts[0] == "kernels" else 1])
+
+
+def test_no_arrow_of_the_house_is_new():
+    root = CPU.parents[1]
+    rooms = {path.name.removesuffix(".py") for path in root.iterdir()}
+    allowed = {line.split(":")[0]: line.split(":")[1].split() for line in KNOWS.strip().split("\n")}
+    for path in root.rglob("*.py"):
+        parts = [part.removesuffix(".py") for part in path.relative_to(root).parts]
+        here = "lunette" if parts == ["__init__"] else room(parts)
+        if here == "__main__":
+            continue
+        for module in imports(path):
+            names = module.split(".")[1:]
+            there = room(names) if names and names[0] in rooms else "lunette"
+            assert there in (here, "kernels", *allowed.get(here, ())), (str(path), module)

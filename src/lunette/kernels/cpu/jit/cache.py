@@ -1,7 +1,7 @@
 """Compiled kernels by name: from disk where they are, else compiled and kept; Numba loads for the latter alone.
 
 A kernel is a function of eight integers. `Kernels("loops.reduce_window").kernel("float32", "winners", "first")` is what
-the factory `kernel` of the module `wide` in the folder `maxima` makes of these arguments. Its machine
+the factory `kernel` of `loops/reduce_window.py` makes of these arguments. Its machine
 code is kept under a digest of everything that could change it, with a checksum, so a file that is
 damaged, or of another version or processor, counts as none; so does one that another user could write.
 """

@@ -23,7 +23,7 @@ NAME = re.compile(rb"\w+")
 
 
 def digest(module: str) -> str:
-    """A digest of the sources that make the kernels of a module of `HERE`, such as "maxima.wide"."""
+    """A digest of the sources that make the kernels of a module of `HERE`, such as "loops.reduce_window"."""
     found = hashlib.sha256()
     for path in sorted(files(module)):
         found.update(f"{path.relative_to(HERE).as_posix()} {_read(path)[0]}\n".encode())

@@ -68,7 +68,7 @@ def planes_ahead(planes, count, beyond, ahead, size):
 
 @cache
 def kernel(dtype: str, operation: str, way: str, folds: str) -> Any:
-    """The kernel of an operation, `most` or `add`, for a dtype, and the way of `rows_alike` if there is one.
+    """The kernel of an operation, `max_num` or `add`, for a dtype, and the way of `rows_alike` if there is one.
 
     No window of a max may be empty. Where there is a way, it may be known how a window's rows are folded: there is
     "one"; or, for a mean of three axes, those that lie "across" planes are added first.

@@ -58,7 +58,7 @@ def at_once_gains(kernel, stride, rows):
 
 @cache
 def kernel(dtype: str, operation: str) -> Any:
-    """The kernel of an operation, `most` or `add`, for a dtype. No window of a max may be empty."""
+    """The kernel of an operation, `max_num` or `add`, for a dtype. No window of a max may be empty."""
     summing = operation == "add"
     outer, fill, safe, fold, negative, end = folding(dtype, operation)
     memory, work, kept = outer.memory, outer.work, outer.kept

@@ -34,7 +34,7 @@ def kernel(dtype: str, ties: str) -> Any:
     """The kernel for a dtype and a rule for ties.
 
     Array 0 is the input, array 1 the gradient of the output, array 2 that of the input. `found_at` is where the
-    addresses of what the kernel `wide` has found stand: the values, and positions or numbers of winners,
+    addresses of what the kernel `reduce_window` has found stand: the values, and positions or numbers of winners,
     in the order of the output. Where an item is one slab nobody else asks for its winners, and they are found here.
     """
     outer = dtype_of(dtype, False)

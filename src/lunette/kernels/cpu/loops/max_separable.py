@@ -5,7 +5,7 @@ order: the winner's own bits, be it a zero of either sign or a NaN. A unit is a 
 the first pooled axis of one item; what it needs of each axis lies in this thread's scratch memory.
 A window of many cells is folded by doubling: two cells, four, eight, then two halves that overlap.
 
-There are two operations. `maximum` keeps the first NaN. `most`, one instruction, takes numbers on
+There are two operations. `maximum` keeps the first NaN. `max_num`, one instruction, takes numbers on
 trust; an item where it saw a NaN is flagged, to be done again with `maximum`.
 """
 

@@ -33,7 +33,7 @@ class Folding(NamedTuple):
 
 @cache
 def folding(dtype: str, operation: str) -> Folding:
-    """The functions of an operation, `most` or `add`, for a dtype."""
+    """The functions of an operation, `max_num` or `add`, for a dtype."""
     summing = operation == "add"
     outer = dtype_of(dtype, summing)
     if outer.half and not summing:

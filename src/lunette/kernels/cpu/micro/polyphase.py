@@ -80,7 +80,7 @@ def cleared(s, plan, areas, zero):
 
 @compiled
 def reads(w, p):
-    """Whether a window of the table at `w` has position `p` among its cells."""
+    """Whether a window `w` has position `p` among its cells."""
     return (w.start <= p) & (p < w.stop) & ((p - w.start) % w.step == 0)
 
 

@@ -30,7 +30,7 @@ NARROW = 16
 def along_input(dtype_of: DType, operation: str) -> Any:
     """`along` that reads rows of the input in place, for windows of stride 1 or 2.
 
-    With the operation `most`, which takes numbers on trust, it gives non-zero after a NaN.
+    With the operation `max_num`, which takes numbers on trust, it gives non-zero after a NaN.
     """
     from_x, here = (
         vec(dtype_of.memory, dtype_of.work, dtype_of.half),

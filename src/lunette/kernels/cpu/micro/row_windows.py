@@ -50,7 +50,7 @@ def alike(plan, row, most, counting):
 
 @cache
 def rows_alike(dtype_of: DType, operation: str, way: str, safe: Any, end: Any, folds: str) -> Any:
-    """`pool` for an operation, `most` or `add`, and the way in which windows lie along a row.
+    """`pool` for an operation, `max_num` or `add`, and the way in which windows lie along a row.
 
     Windows of two cells, stride 2 (`pair`); of three cells, stride 2, from one before the row on (`back`) or
     from elsewhere (`ahead`); of three cells, stride 1 (`one`). `safe` watches two vectors that were read, `end` stores one of results.

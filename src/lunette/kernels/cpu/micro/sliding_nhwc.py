@@ -22,7 +22,7 @@ __all__ = ["sliding"]
 
 @cache
 def sliding(dtype: str, operation: str) -> Any:
-    """`slide` of an operation, `most` or `add`, for a dtype."""
+    """`slide` of an operation, `max_num` or `add`, for a dtype."""
     outer, fill, safe, _, _, end = folding(dtype, operation)
     here = vec(outer.work, outer.work, "")
     width, join, broadcast = here.width, getattr(here, operation), here.broadcast

@@ -1,6 +1,6 @@
 """What a call needs to know before it touches a cell: strides, window tables, tiles; made once and kept.
 
-`layout` says what stands where in its table.
+`records` says what stands in its table.
 """
 
 from __future__ import annotations

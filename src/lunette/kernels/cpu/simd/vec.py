@@ -50,15 +50,14 @@ class VectorModel(models.PrimitiveModel):  # type: ignore[misc]
 class Vec(NamedTuple):
     """The vector operations of one codec.
 
-    `load(p, i)` reads elements `i, i+1, …`; `load_part(p, i, low, high, fill)` those of lanes
-    low … high, and fills the others, `load_bits(p, i, bits, fill)` those whose bits are set; `load_two(p, i, j, high)`
-    `high` elements from `i` on and, in the second half of the lanes, from `j` on, and zeros;
-    `load_step(p, i, step, low, high, fill)` elements
-    `i, i + step, …`; `concat_even` and `concat_odd` unzip two vectors, `interleave_lower` and `interleave_upper` join them.
-    `maximum` keeps the first of equals and the first NaN; `most` keeps the first of equals, one
-    instruction, for vectors that `isnan_bits` has found free of NaN; `least` is its opposite. The two `_from` choose marks
-    by the same rules, and `load_where_equal` reads where a mark in memory has a code, else it is zero.
-    `slide_one(a, b)` and `slide_two(a, b)` are the elements one and two after those of `a`.
+    `load(p, i)` reads elements `i, i+1, …`; `load_n(p, i, low, high, fill)` those of lanes low … high, and fills the
+    others; `load_masked(p, i, bits, fill)` those whose bits are set; `load_halves(p, i, j, high)` `high` elements from `i`
+    on and, in the second half of the lanes, from `j` on, and zeros; `gather_strided(p, i, step, low, high, fill)` elements
+    `i, i + step, …`. `concat_even` and `concat_odd` unzip two vectors, `interleave_lower` and `interleave_upper` join them.
+    `maximum` keeps the first of equals and the first NaN; `max_num` keeps the first of equals, one instruction, for
+    vectors that `isnan_bits` has found free of NaN; `min_num` is its opposite. `select_maximum` and `select_max_num`
+    choose marks by the same rules, and `load_where_equal` reads where a mark in memory has a code, else it is zero.
+    `slide_down_1(a, b)` and `slide_down_2(a, b)` are the elements one and two after those of `a`.
     """
 
     width: int
