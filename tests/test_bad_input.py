@@ -273,7 +273,7 @@ NO_OP = [2, "MaxPool((2,))", None, slice(2), ln.MaxPool, (2, 2)]
     ],
 )
 def test_what_is_no_op_is_refused_by_every_verb(call, bad):
-    with pytest.raises(TypeError, match="op=.*expected an op"):
+    with pytest.raises(TypeError, match=r"op=.*expected an op"):
         call(bad)
 
 

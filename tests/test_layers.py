@@ -87,7 +87,7 @@ BOUNDS_BELOW = [
 """The files of `lunette.bounds`, the lowest first."""
 
 BOUNDS_MAY_KNOW = {
-    *("arguments", "check", "dispatch", "inputs", "ops", "reductions", "regions", "tape"),
+    *("arguments", "cached", "check", "dispatch", "inputs", "ops", "reductions", "regions", "tape"),
 }
 """What of the rest of the project bounds are made of; no kernel, no adapter, no spec."""
 
