@@ -189,6 +189,8 @@ VALUES = {
     "beta": lambda rng, rank: rng.choice([1.0, -2.0, 1e300, 1e-300, 3, np.float32(0.5)]),
     "ndim": lambda rng, rank: rank,
     "backend": lambda rng, rank: rng.choice([None, None, "cpu", "gpu"]),
+    "axes": lambda rng, rank: rng.choice([None, 0, tuple(rng.sample(range(-4, 4), rank))]),
+    "dtype": lambda rng, rank: rng.choice([None, "same"]),
     "regions": lambda rng, rank: tuple(
         rng.choice([ln.Sliding(2, 1, 1), ln.Adaptive(3), ln.Global()]) for _ in range(rank)
     ),
@@ -219,6 +221,7 @@ RECORDS = {
     "Min": "ties",
     "Mode": "ties sparse",
     "Mean": "count_include_pad divisor_override",
+    "RoundedMean": "count_include_pad",
     "SmoothMax": "beta count_include_pad",
     "set_num_threads": "n",
 }
@@ -236,6 +239,10 @@ FUNCTIONS = {
     "conv_transpose": "x weight bias stride padding output_padding dilation groups backend",
     "max_unpool": "values indices output_size",
 }
+for _table in (POOLS, CONVOLUTIONS, FUNCTIONS):
+    _table |= {name: f"{of} axes" for name, of in _table.items()}
+for _table, _name in ((POOLS, "AvgPool"), (FUNCTIONS, "avg_pool")):
+    _table[_name] += " dtype"
 EVERY = {**POOLS, **CONVOLUTIONS, **RECORDS, **FUNCTIONS}
 FIRST_SIZES = {"kernel", "output_size", "ndim", "n", "regions", "reduction", "beta"}
 """What has no default, beside the operands."""
@@ -256,7 +263,10 @@ def operand(rng, name, rank):
         return np.zeros((2, *lengths), np.int64)
     else:
         shape = (rng.choice([0, 1, 2, 2]), *lengths)
-    return np.linspace(-1, 1, int(np.prod(shape)), dtype=np.float64).reshape(shape).astype(dtype)
+    made = np.linspace(-1, 1, int(np.prod(shape)), dtype=np.float64).reshape(shape)
+    if name == "x" and rng.random() < 0.1:
+        return (9 * made).astype(rng.choice(["u1", "i8", "?"]))
+    return made.astype(dtype)
 
 
 def draw(rng, likely_nasty):

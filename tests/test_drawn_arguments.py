@@ -47,5 +47,5 @@ def test_every_public_name_is_drawn():
     others |= {"forward", "jvp", "vjp", "spec", "tape", "torchlean"}
     others |= {"Box", "Deployment", "bounds", "onnx"}  # see tests/bounds and tests/onnx
     others |= {"pyramid"}  # see tests/scale
-    others |= {"RoundedMean", "check", "explain", "offsets", "testing", "warm"}  # see their tests
+    others |= {"check", "explain", "offsets", "testing", "warm"}  # see their tests
     assert set(ln.__all__) - others <= set(drawn_arguments.EVERY)

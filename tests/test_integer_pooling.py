@@ -256,3 +256,10 @@ def test_cells_that_count_on_several_axes():
     op = ln.AvgPool((2**40, 2**40), padding=2**40 - 1, stride=2**40, dtype="same")
     x = np.array([[2**62, -(2**62)], [3, 2**62]])
     np.testing.assert_array_equal(op(x), ln.spec.forward(op, x))
+
+
+def test_a_tensor_that_is_lazily_negative():
+    torch = pytest.importorskip("torch")
+    x = torch._neg_view(torch.tensor([1, 2, 3, 4], dtype=torch.int16))
+    for op in (ln.ModePool((2,)), ln.MinPool((2,)), ln.AvgPool((1,), 2, dtype="same")):
+        np.testing.assert_array_equal(op(x).numpy(), op(np.array([-1, -2, -3, -4], np.int16)))

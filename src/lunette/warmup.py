@@ -97,8 +97,8 @@ def warm(
     asked = dict.fromkeys(choice(verb, "verbs", VERBS) for verb in listed(verbs))
     try:
         found = np.dtype(dtype)
-    except Exception as error:  # a foreign object may raise anything
-        raise TypeError(f"dtype={shown(dtype)}: expected a dtype; {error}") from None
+    except Exception as trouble:  # a foreign object may raise anything
+        raise TypeError(f"dtype={shown(dtype)}: expected a dtype; {trouble}") from None
     if not found.isnative:
         found = found.newbyteorder("=")  # which would make a plain void of bfloat16
     flag(channels_last, "channels_last")

@@ -21,6 +21,26 @@ REFUSED = {
 }
 
 
+FAR = {
+    "a result past memory": (ln.ConvTranspose((2,), 10**12), (1, 4)),
+    "a step past int64": (ln.ConvTranspose((2,), 2**63), (1, 2)),
+    "padding past XLA": (ln.Conv((2,), 2**40, 2**40), (1, 4)),
+}
+
+
+@pytest.mark.parametrize("name", FAR)
+def test_convolutions_that_reach_too_far(name):
+    op, shape = FAR[name]
+    with pytest.raises(ValueError, match=r"result of shape|padding="):
+        op(jnp.ones(shape), jnp.ones((1, 1, 2)))
+
+
+@pytest.mark.parametrize("op", [ln.Conv((2,), 2**63), ln.Conv((2,), 2**63, "same"), ln.ConvTranspose((2,), 2**63)], ids=repr)  # fmt: skip
+def test_a_step_past_the_axis_is_never_taken(op):
+    x, weight = np.ones((1, 1 if op.transposed else 4), np.float32), np.ones((1, 1, 2), np.float32)
+    np.testing.assert_array_equal(op(jnp.array(x), jnp.array(weight)), op(x, weight))
+
+
 def text(call, *arguments):
     with pytest.raises((ValueError, TypeError)) as caught:
         call(*arguments)

@@ -23,6 +23,9 @@ __all__ = ["forward", "jvp", "vjp"]
 
 HALVES = ("float16", "bfloat16")
 
+FAR = (1 << 31) - 1
+"""Positions of an axis with its padding, at most. A longer step leads from the first position past the last: so does this."""
+
 
 def forward(
     op: Convolution, operands: Any, backend: str | None = None, channels_last: bool = False
@@ -96,8 +99,24 @@ def _check(op: Convolution, operands: Any, channels_last: bool) -> tuple[Any, ..
         out = (*given[:first], *op.out_shape(*shapes)[first:])
     else:
         out = op.check_operands(shapes, types)
+        dispatch.check_fits(out, types[0])
+        _check_near(op, shapes[0], out)
     first = len(out) - op.rank - 1
     return (*out[:first], *out[first + 1 :], out[first]) if channels_last else tuple(out)
+
+
+def _check_near(op: Convolution, x: tuple[int, ...], out: tuple[int, ...]) -> None:
+    lengths, outputs = x[len(x) - op.rank :], out[len(out) - op.rank :]
+    for axis, (n, m, region) in enumerate(zip(lengths, outputs, op.regions, strict=True)):
+        padded = sum(region.margins(m if op.transposed else n)) + (m if op.transposed else n)
+        if padded > FAR:
+            raise ValueError(
+                f"padding={op.padding!r}: axis {axis} has {padded} positions with it; XLA takes at most {FAR}"
+            )
+
+
+def _near(steps: Any) -> tuple[int, ...]:
+    return tuple(min(step, FAR) for step in steps)
 
 
 # -- one image axis after the batch: (batch, channels, *spatial), or (batch, *spatial, channels) --
@@ -119,7 +138,7 @@ def _convolve(
         window_strides=stride,
         padding=padding,
         lhs_dilation=spread,
-        rhs_dilation=op.dilation[op.rank - rank :],
+        rhs_dilation=_near(op.dilation[op.rank - rank :]),
         dimension_numbers=_numbers(rank, last),
         feature_group_count=op.groups,
     )
@@ -133,7 +152,7 @@ def _convolved(op: Any, x: Any, weight: Any, last: bool) -> Any:
     unrolled = op.rank - rank
     inner, ones = slice(unrolled, None), (1,) * rank
     if not unrolled:
-        return _convolve(op, x, weight, last, margins, op.stride, ones, rank)
+        return _convolve(op, x, weight, last, margins, _near(op.stride), ones, rank)
     widths = [(0, 0)] * x.ndim
     widths[first : first + unrolled] = margins[:unrolled]
     x = jnp.pad(x, widths)
@@ -144,11 +163,13 @@ def _convolved(op: Any, x: Any, weight: Any, last: bool) -> Any:
         for axis, (tap, m) in enumerate(zip(taps, outputs, strict=True)):
             begin = tap * op.dilation[axis]
             end = begin + (m - 1) * op.stride[axis] + 1
-            part = lax.slice_in_dim(part, begin, end, op.stride[axis], first + axis)
+            part = lax.slice_in_dim(part, begin, end, min(op.stride[axis], FAR), first + axis)
         return part
 
     def term(part: Any, weights: Any) -> Any:
-        return _convolve(op, part, weights, last, margins[inner], op.stride[inner], ones, rank)
+        return _convolve(
+            op, part, weights, last, margins[inner], _near(op.stride[inner]), ones, rank
+        )
 
     return _summed(op, unrolled, last, weight, slices, term, lambda found, taps: found)
 
@@ -164,7 +185,7 @@ def _transposed(op: Any, x: Any, weight: Any, last: bool) -> Any:
         (reach[a] - op.padding[a][0], reach[a] - op.padding[a][1] + op.output_padding[a])
         for a in axes
     ]
-    spread = op.stride[unrolled:]
+    spread = _near(op.stride[unrolled:])
 
     def term(part: Any, weights: Any) -> Any:
         return _convolve(op, part, weights, last, padding, (1,) * rank, spread, rank)
@@ -179,7 +200,11 @@ def _transposed(op: Any, x: Any, weight: Any, last: bool) -> Any:
         for axis, tap in enumerate(taps):
             begin = tap * op.dilation[axis] - op.padding[axis][0]
             end = reach[axis] - tap * op.dilation[axis] - op.padding[axis][1]
-            widths[first + axis] = (begin, end + op.output_padding[axis], op.stride[axis] - 1)
+            widths[first + axis] = (
+                begin,
+                end + op.output_padding[axis],
+                min(op.stride[axis], FAR) - 1,
+            )
         return lax.pad(found, jnp.zeros((), found.dtype), widths)
 
     return _summed(op, unrolled, last, weight, lambda taps: x, term, placed)

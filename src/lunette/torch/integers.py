@@ -34,7 +34,9 @@ def forward(op: Pooling, x: Any, pool: Any, backend: str | None) -> Any:
         return pool(as_known(op), (x,), backend)
     if x.device.type != "cpu":
         raise TypeError(f"{op!r}: expected a tensor on the CPU, got {x.device}; pass x.cpu()")
-    result: Tensor = tensor_of(dispatch.forward(op, array_of(x.detach()), backend=backend))
+    result: Tensor = tensor_of(
+        dispatch.forward(op, array_of(x.detach().resolve_neg()), backend=backend)
+    )
     return result
 
 
