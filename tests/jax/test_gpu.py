@@ -74,7 +74,7 @@ program(jax.vmap(op), jax.ShapeDtypeStruct((0, 3, 9, 8), jnp.float32))
 assert not sent  # no windows, no launch
 
 for what, shape, words in (
-    (ln.MinPool((2, 2)), (4, 4), "on 'cuda': the kernels' serves max, mean and smooth max, not Min"),
+    (ln.MinPool((2, 2)), (4, 4), "on 'cuda', refused by the Triton kernels: serves max, mean and smooth max, not Min"),
     (op, jax.export.symbolic_shape("a, 9, 8"), "made for shapes of numbers; got (a, 9, 8)"),
 ):
     try:

@@ -110,6 +110,33 @@ def test_export_with_symbolic_batch_axes():
         assert same_bits(mean, ln.GlobalAvgPool(2, keepdims=False)(values))
 
 
+def test_export_with_symbolic_pooled_axes():
+    """Lengths of which JAX knows that a window fits."""
+    from jax import export
+
+    symbols = export.symbolic_shape("a, 2, h, w", constraints=["h >= 6", "w >= 6"])
+    x = jax.ShapeDtypeStruct(symbols, np.float32)
+    ceiling = ln.AvgPool((3, 3), 2, 1, ceil_mode=True)
+    conv, w = ln.Conv((3, 3), stride=2, padding=1), np.ones((4, 2, 3, 3), np.float32)
+
+    def both(x):
+        y, back = jax.vjp(ceiling, x)
+        return y, back(y)[0], MAX(x), conv(x, w)
+
+    program = export.export(jax.jit(both), platforms=["cpu"], disabled_checks=CHECKS)(x)
+    for shape in ((2, 2, 9, 8), (1, 2, 6, 7)):
+        values = array(shape, "float32", ties=False)
+        y, gx, most, convolved = program.call(values)
+        assert same_bits(y, ceiling(values)) and same_bits(most, MAX(values))
+        assert same_bits(gx, ceiling.vjp(values, ceiling(values)))
+        np.testing.assert_allclose(convolved, conv(values, w), rtol=1e-5, atol=1e-5)
+    same = ln.Conv((3, 3), stride=2, padding="same")
+    with pytest.raises(ValueError, match="axis 0 has length h, and padding='same' depends on it"):
+        jax.eval_shape(same, x, w)
+    with pytest.raises(ValueError, match=r"expected 2: x of shape \(a, 2, h, w\) has 2 channels"):
+        jax.eval_shape(conv, x, w[:, :1])
+
+
 try:
     CHECKS = [jax.export.DisabledSafetyCheck.custom_call("lunette_task")]
 except AttributeError:

@@ -26,6 +26,9 @@ HALVES = ("float16", "bfloat16")
 FAR = (1 << 31) - 1
 """Positions of an axis with its padding, at most. A longer step leads from the first position past the last: so does this."""
 
+LONG = 1 << 20
+"""A length that stands for a symbol where shapes are checked."""
+
 
 def forward(
     op: Convolution, operands: Any, backend: str | None = None, channels_last: bool = False
@@ -89,14 +92,19 @@ def _check(op: Convolution, operands: Any, channels_last: bool) -> tuple[Any, ..
     shapes = (channels_first(op, x.shape, channels_last), *(a.shape for a in rest))
     if not all(map(is_concrete, shapes)):
         op.result_dtype(*types)
-        shapes = (tuple(n if type(n) is int else 1 for n in shapes[0]), *shapes[1:])
-        first = x.ndim - op.rank - 1
-        given = channels_first(op, x.shape, channels_last)
-        if not is_concrete(given[first:]):
-            raise ValueError(
-                f"{op!r}: x has shape {x.shape}; expected numbers after the batch axes"
-            )
-        out = (*given[:first], *op.out_shape(*shapes)[first:])
+        first, given = x.ndim - op.rank - 1, shapes[0]
+        if not is_concrete(given[first : first + 1]):
+            raise ValueError(f"{op!r}: x has shape {x.shape}; expected a number of channels")
+        long = tuple(n if type(n) is int else LONG for n in given)
+        try:
+            out = op.out_shape(long, *shapes[1:])
+        except ValueError as error:
+            raise ValueError(str(error).replace(str(long), str(given))) from None
+        lengths = (
+            m if type(n) is int else op._out_length(axis, n)
+            for axis, (n, m) in enumerate(zip(given[first + 1 :], out[first + 1 :], strict=True))
+        )
+        out = (*given[:first], out[first], *lengths)
     else:
         out = op.check_operands(shapes, types)
         dispatch.check_fits(out, types[0])
@@ -147,7 +155,7 @@ def _convolve(
 def _convolved(op: Any, x: Any, weight: Any, last: bool) -> Any:
     first = 1 if last else 2
     lengths = x.shape[first : first + op.rank]
-    margins = [r.margins(n) for r, n in zip(op.regions, lengths, strict=True)]
+    margins = [_margins(op, axis, n) for axis, n in enumerate(lengths)]
     rank = min(op.rank, 3)
     unrolled = op.rank - rank
     inner, ones = slice(unrolled, None), (1,) * rank
@@ -172,6 +180,17 @@ def _convolved(op: Any, x: Any, weight: Any, last: bool) -> Any:
         )
 
     return _summed(op, unrolled, last, weight, slices, term, lambda found, taps: found)
+
+
+def _margins(op: Any, axis: int, n: Any) -> Any:
+    """Cells added before and after an axis; of a symbolic length, as many as the padding says."""
+    if type(n) is int:
+        return op.regions[axis].margins(n)
+    if not isinstance(op.regions[axis].padding, tuple):
+        raise ValueError(
+            f"{op!r}: axis {axis} has length {n}, and padding={op.regions[axis].padding!r} depends on it; give it in numbers"
+        )
+    return op.regions[axis].padding
 
 
 def _transposed(op: Any, x: Any, weight: Any, last: bool) -> Any:

@@ -40,7 +40,9 @@ def on_cuda(ctx: Any, *operands: Any, task: Task) -> Any:
         )
     reason = refusal(task, *map(_named, (ctx.avals_in, ctx.avals_out)))
     if reason is not None:
-        raise NotImplementedError(f"{task.op!r} on 'cuda': the kernels' {reason}. {WAYS_OUT}")
+        raise NotImplementedError(
+            f"{task.op!r} on 'cuda', refused by the Triton kernels: {reason}. {WAYS_OUT}"
+        )
     results = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in ctx.avals_out]
     with in_64_bits():  # flat positions are written in 64 bits, and sums of integers
         lowered = mlir.lower_fun(lambda *xs: launched(task, results, *xs), multiple_results=True)
