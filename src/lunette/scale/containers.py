@@ -18,7 +18,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
 
-from lunette.platform import BINARY, NONBLOCK, read_at
+from lunette.platform import BINARY, NONBLOCK, begin_to_flush, read_at
 from lunette.scale.errors import ScaleError
 from lunette.scale.packages import require
 
@@ -124,6 +124,8 @@ class Folder:
         try:
             with new_file(temporary) as file:
                 file.write(data)
+                file.flush()
+                begin_to_flush(file.fileno())
             os.replace(temporary, target)
         except BaseException:
             with suppress(FileNotFoundError):
