@@ -224,6 +224,8 @@ class Remote:
         import fsspec
 
         self.url = url.rstrip("/")
+        self.absent: list[str] = []
+        self.count = 0
         try:
             self.system, self.root = fsspec.core.url_to_fs(self.url)
         except (ImportError, ValueError) as error:
@@ -243,6 +245,10 @@ class Remote:
             start, end = span
         data = self._asked(path, start, end)
         if data is None:
+            if not key.rpartition("/")[2].startswith((".", "zarr.json")):
+                self.absent.append(key)
+                del self.absent[1:-1]  # the first and the last say enough
+                self.count += 1
             return None
         if end is not None and len(data) > end - start:  # the server does not know of ranges
             _check_length(end, max(largest, len(data) if span else 0), path)
