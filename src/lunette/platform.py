@@ -24,6 +24,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ __all__ = [
     "AlreadyLocked",
     "address_space_left",
     "allocations_limited",
+    "begin_to_flush",
     "can_remove_open_files",
     "container_memory",
     "flush_to_disk",
@@ -406,6 +408,31 @@ def write_at(handle: int, data: bytes, offset: int) -> int:
     with _one_position:
         os.lseek(handle, offset, os.SEEK_SET)
         return os.write(handle, data)
+
+
+def begin_to_flush(handle: int) -> None:
+    """Have what was written to a file go to the disk by and by, where the system can be asked to.
+
+    Without it all of it waits for the flush at the end, when nothing is left to do meanwhile.
+    """
+    flush = _sync_file_range()
+    if flush is not None:
+        flush(handle, 0, 0, 2)  # SYNC_FILE_RANGE_WRITE: begin, and do not wait
+
+
+@lru_cache(maxsize=1)
+def _sync_file_range() -> Any:
+    """The system's call of that name, on Linux."""
+    if sys.platform != "linux":
+        return None
+    import ctypes
+
+    try:
+        found = ctypes.CDLL(None).sync_file_range
+    except (OSError, AttributeError):
+        return None
+    found.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
+    return found
 
 
 def flush_to_disk(path: Path | str) -> None:

@@ -105,7 +105,7 @@ def test_killed_at_a_step_and_resumed(tmp_path, name, force):
 
 @pytest.mark.full
 @pytest.mark.parametrize("force", [False, True])
-@pytest.mark.parametrize("name", ["out.zarr", "out.npy", "out.png", "out.tif"])
+@pytest.mark.parametrize("name", ["out.zarr", "out.npy", "out.png", "out.tif", "out.precomputed"])
 def test_killed_at_many_steps_and_resumed(tmp_path, name, force):
     job = Job(tmp_path, name, force)
     for moment in moments(job.steps, 30):

@@ -127,6 +127,16 @@ def test_a_server_that_fails_now_and_then(tmp_path, store, server):
     check(f"{url}/in.zarr", tmp_path / "out.zarr", store[1])
 
 
+def test_a_server_that_lacks_chunks(tmp_path, store, server):
+    """One that was never written, and one that the server has lost: nobody can tell them apart."""
+    handler, url = server
+    handler.trouble = staticmethod(lambda path: 404 if path.endswith("/c/2/2") else None)
+    begin = ("pyramid", f"{url}/in.zarr", tmp_path / "out.zarr", "--op", "mean", "--levels", 1)
+    message = lunette(*begin, "--threads", 1)
+    assert "warning: 2 chunks are not there, '0/c/0/0' among them" in message
+    assert "fill value 0" in message
+
+
 @pytest.mark.parametrize("status", [500, 403])
 def test_a_server_that_fails_half_way(tmp_path, store, server, status):
     handler, url = server

@@ -18,7 +18,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
 
-from lunette.platform import BINARY, NONBLOCK, read_at
+from lunette.platform import BINARY, NONBLOCK, begin_to_flush, read_at
 from lunette.scale.errors import ScaleError
 from lunette.scale.packages import require
 
@@ -124,6 +124,8 @@ class Folder:
         try:
             with new_file(temporary) as file:
                 file.write(data)
+                file.flush()
+                begin_to_flush(file.fileno())
             os.replace(temporary, target)
         except BaseException:
             with suppress(FileNotFoundError):
@@ -222,6 +224,8 @@ class Remote:
         import fsspec
 
         self.url = url.rstrip("/")
+        self.absent: list[str] = []
+        self.count = 0
         try:
             self.system, self.root = fsspec.core.url_to_fs(self.url)
         except (ImportError, ValueError) as error:
@@ -241,6 +245,10 @@ class Remote:
             start, end = span
         data = self._asked(path, start, end)
         if data is None:
+            if not key.rpartition("/")[2].startswith((".", "zarr.json")):
+                self.absent.append(key)
+                del self.absent[1:-1]  # the first and the last say enough
+                self.count += 1
             return None
         if end is not None and len(data) > end - start:  # the server does not know of ranges
             _check_length(end, max(largest, len(data) if span else 0), path)

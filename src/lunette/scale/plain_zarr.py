@@ -148,6 +148,7 @@ class PlainArray:
         )  # Zarr 3 has the order of bytes in a codec, not in the dtype
         self.dtype = found.stored if told else found.stored.newbyteorder("=")
         self.fill_value = found.fill
+        self.fill = 0 if found.fill is None else found.fill
         self.size = prod(self.chunks) * self.dtype.itemsize
 
     def __getitem__(self, place: tuple[slice, ...]) -> Array:
@@ -173,7 +174,7 @@ class PlainArray:
                 inside.append(slice(a - i * c, b - i * c))
                 target.append(slice(a - s.start, b - s.start))
             block = self._chunk(index)
-            out[tuple(target)] = self.fill_value or 0 if block is None else block[tuple(inside)]
+            out[tuple(target)] = self.fill if block is None else block[tuple(inside)]
         return out
 
     def _chunk(self, index: tuple[int, ...]) -> Array | None:
@@ -197,7 +198,8 @@ class PlainWriter:
         self.container, self.plain, self.metadata = container, found, metadata
         self.encode = encoder(found.compressor, found.stored)
         fill = np.empty(1, found.stored)
-        fill[0] = found.fill or 0
+        self.padding = 0 if found.fill is None else found.fill
+        fill[0] = self.padding
         self.fill = fill.view(np.uint8 if fill.itemsize == 1 else f"u{fill.itemsize}")[0]
 
     def __setitem__(self, place: tuple[slice, ...], block: Array) -> None:
@@ -217,7 +219,7 @@ class PlainWriter:
             if part.shape == chunks:
                 chunk = np.ascontiguousarray(part, stored)
             else:
-                chunk = np.full(chunks, self.plain.fill or 0, stored)
+                chunk = np.full(chunks, self.padding, stored)
                 chunk[tuple(slice(n) for n in part.shape)] = part
             self._put(chunk_key(self.metadata, index), chunk)
 

@@ -31,7 +31,7 @@ from lunette.scale.arguments import (
     storage_of,
     version_of,
 )
-from lunette.scale.containers import is_remote
+from lunette.scale.containers import Remote, container_of, is_remote
 from lunette.scale.errors import ScaleError
 from lunette.scale.in_place import Image
 from lunette.scale.label_groups import can_copy, labels_of
@@ -158,7 +158,7 @@ def pyramid(
         if operator is None and looks_like_labels(opened):
             say(looks.warning(opened.path, chosen))
 
-    return _do(
+    outcome = _do(
         chosen,
         opened,
         out,
@@ -170,6 +170,19 @@ def pyramid(
         tell=tell,
         image=image,
     )
+    _tell_absent(opened, say)
+    return outcome
+
+
+def _tell_absent(source: Source, say: Say) -> None:
+    """A server says 404 of a chunk that was never written, and of one that it has lost."""
+    container = container_of(source.path) if is_remote(source.path) else None
+    if isinstance(container, Remote) and container.absent:
+        first = container.absent[0]
+        say(
+            f"warning: {container.count} chunks are not there, {first!r} among them, and were taken for the fill "
+            f"value {source.kept.fill}"
+        )
 
 
 def _image(place: str, options: Options) -> tuple[Source, Image]:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from lunette.platform import begin_to_flush
 from lunette.scale.containers import container_of, is_remote, new_file
 from lunette.scale.storage import Storage, codec_metadata
 from lunette.scale.stores import Level, chunks_of
@@ -214,6 +215,8 @@ def copy_file(source: str | Path, target: str | Path) -> None:
             with new_file(temporary) as b:
                 if not _copied_by_the_system(a.fileno(), b.fileno()):
                     shutil.copyfileobj(a, b, 1 << 20)
+                    b.flush()
+                begin_to_flush(b.fileno())
             os.replace(temporary, target)
         except BaseException:
             with suppress(FileNotFoundError):
