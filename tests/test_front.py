@@ -39,7 +39,7 @@ def test_every_finding_has_an_anchor_and_is_listed():
     text = (ROOT / "docs" / "findings.md").read_text(encoding="utf-8")
     anchors = re.findall(r'^<a id="([\w-]+)"></a>\n\n\*\*(?:Wrong|Crashed)', text, re.M)
     assert len(set(anchors)) == len(re.findall(r"^\*\*(?:Wrong|Crashed)", text, re.M))
-    assert [a for a in re.findall(r'<a href="#([\w-]+)">', text)] == anchors
+    assert re.findall(r'<a href="#([\w-]+)">', text) == anchors
     linked = set(re.findall(r"\((reports/\w+\.md)\)", text))
     assert linked == {f"reports/{path.name}" for path in (ROOT / "docs" / "reports").glob("*.md")}
 
