@@ -35,6 +35,15 @@ def test_the_number_of_findings_is_theirs():
     assert f"**{found} wrong results and crashes**" in README
 
 
+def test_every_finding_has_an_anchor_and_is_listed():
+    text = (ROOT / "docs" / "findings.md").read_text(encoding="utf-8")
+    anchors = re.findall(r'^<a id="([\w-]+)"></a>\n\n\*\*(?:Wrong|Crashed)', text, re.M)
+    assert len(set(anchors)) == len(re.findall(r"^\*\*(?:Wrong|Crashed)", text, re.M))
+    assert re.findall(r'<a href="#([\w-]+)">', text) == anchors
+    linked = set(re.findall(r"\((reports/\w+\.md)\)", text))
+    assert linked == {f"reports/{path.name}" for path in (ROOT / "docs" / "reports").glob("*.md")}
+
+
 def test_the_other_numbers_are_in_their_pages():
     benchmarks = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
     row = next(
