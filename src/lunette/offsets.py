@@ -238,9 +238,12 @@ def offsets_of(op: Pooling, shape: Shape, indices: Array, known: bool = False) -
             raise ValueError(
                 f"indices have shape {indices.shape}; expected the output's {op.out_shape(shape)}"
             )
-        cells = prod(shape[axis] for axis in op.places(len(shape)))
+    if op.axes is not None:
+        return _turned_winners(partial(offsets_of, known=known), op, shape, indices)
+    if not known:
+        cells = prod(shape[len(shape) - op.rank :])
         within = (indices >= -1) & (indices < cells)
-        found = offsets_of(op, shape, np.where(within, indices, -1).astype(np.int64), True)
+        found = offsets_of(op, shape, np.where(within, indices, -1).astype(np.int64), known=True)
         wrong = ~within | (indices_of(op, shape, found, known=True) != indices)
         if wrong.any():
             place = tuple(map(int, np.argwhere(wrong)[0]))
@@ -248,10 +251,8 @@ def offsets_of(op: Pooling, shape: Shape, indices: Array, known: bool = False) -
                 f"indices: {indices[place]} at {place} is no cell of its window; expected those that {op!r} "
                 f"gave for an input of shape {shape}"
             )
-        indices_of(op, shape, found)  # that no window with cells has −1
+        _check_taps(op, found, shape)  # that no window with cells has −1
         return found
-    if op.axes is not None:
-        return _turned_winners(partial(offsets_of, known=True), op, shape, indices)
     pooled = shape[len(shape) - op.rank :]
     taps = np.zeros((1,) * op.rank, np.int64)
     kept = np.reshape(indices, (*shape[: len(shape) - op.rank], *_lengths(op, pooled)))

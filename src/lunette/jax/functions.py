@@ -91,5 +91,15 @@ def set_huge_pages(wanted: bool) -> None:
 
     XLA gives each result fresh memory, and the first write to each page costs a fault. Where huge pages are given on request
     (`/sys/kernel/mm/transparent_hugepage/enabled` says `madvise`), there are five hundred times fewer of these.
+
+    Parameters
+    ----------
+    wanted : bool
+        Whether to ask.
+
+    Examples
+    --------
+    >>> import lunette as ln
+    >>> ln.jax.set_huge_pages(False)
     """
     huge_pages(flag(wanted, "wanted"))
