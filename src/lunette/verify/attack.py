@@ -10,14 +10,23 @@ import numpy as np
 
 from lunette.verify.problems import Array, Problem
 
-__all__ = ["candidates", "gradient", "step_down"]
+__all__ = ["FEW", "STEPS", "candidates", "gradient", "step_down"]
 
 STEPS = 24
-"""Steps of one descent."""
+"""Steps of one descent on the whole box."""
+
+FEW = 6
+"""Steps of one on a part of it: there are many parts, and bounds cost no more than this."""
 
 
 def candidates(
-    problem: Problem, lo: Array, hi: Array, deadline: float, seed: int = 0, descents: int = 64
+    problem: Problem,
+    lo: Array,
+    hi: Array,
+    deadline: float,
+    seed: int = 0,
+    descents: int = 64,
+    steps: int = STEPS,
 ) -> Iterator[Array]:
     """Points of a box of floats that make the network unsafe, by its own floats."""
     generator = np.random.default_rng(seed)
@@ -28,7 +37,7 @@ def candidates(
             share = np.round(share)  # a corner
         x = _within((lo + share * (hi.astype(np.float64) - lo)).astype(dtype), lo, hi)
         wanted = None
-        for step in range(STEPS):
+        for step in range(steps):
             if time.monotonic() > deadline:
                 return
             recording = problem.net.record(x)

@@ -16,7 +16,7 @@ from lunette.bounds.network import Network as Bounded
 from lunette.bounds.outputs import least_of
 from lunette.bounds.reading import network_of
 from lunette.onnx import Network, Property
-from lunette.verify.attack import candidates, gradient
+from lunette.verify.attack import FEW, STEPS, candidates, gradient
 from lunette.verify.counterexamples import Counterexample, Runtime, confirmed
 from lunette.verify.problems import Array, Problem, check_shapes
 from lunette.verify.questions import asked
@@ -310,7 +310,8 @@ class _Search:
 
     def _attack(self, lo: Array, hi: Array, seconds: float, descents: int) -> Counterexample | None:
         end = min(self.deadline, time.monotonic() + seconds)
-        for x in candidates(self.problem, lo, hi, end, self.seed, descents):
+        steps = STEPS if descents > 1 else FEW
+        for x in candidates(self.problem, lo, hi, end, self.seed, descents, steps):
             found = confirmed(self.problem, x, self.runtime)
             if found is not None:
                 return found
