@@ -19,8 +19,8 @@ from lunette.kernels.cpu.jit.intrinsics import compiled, kernel, pointer
 
 __all__ = ["pair_kernel", "window_kernel"]
 
-BLOCK = 32
-"""Outputs that are looked at together."""
+BLOCK, WIDE_BLOCK = 32, 8
+"""Outputs that are looked at together: fewer of eight bytes, of which a vector holds few."""
 
 FEW = 48
 """Cells of a window whose votes are counted cell by cell; more are sorted."""
@@ -33,6 +33,7 @@ def pair_kernel(dtype: str, first_wins: bool, sparse: bool) -> Any:
     """
     number = getattr(types, dtype)
     one, zero = number(1), number(0)
+    together = WIDE_BLOCK if number.bitwidth == 64 else BLOCK
 
     @compiled
     def votes(v, a, b, c, d, e, f, g):
@@ -102,8 +103,8 @@ def pair_kernel(dtype: str, first_wins: bool, sparse: bool) -> Any:
             g = pointer(at_x + ((base + z1) * ny + y0) * nx * size, number)
             h = pointer(at_x + ((base + z1) * ny + y1) * nx * size, number)
             out = pointer(at_out + row * ox * size, number)
-            for start in range(0, whole, BLOCK):
-                stop = min(start + BLOCK, whole)
+            for start in range(0, whole, together):
+                stop = min(start + together, whole)
                 differ = zero
                 for i in range(start, stop):
                     a = e[2 * i]
