@@ -159,17 +159,17 @@ def test_only_the_front_knows_verification_and_the_reader_of_networks():
 KNOWS = """
 adapters: arguments axes boxes dispatch encoding functional inputs jax ops positions reductions regions torch unpooling
 axes: arguments ops
-bounds: arguments cached check dispatch ops reductions tape
+bounds: arguments cached check dispatch inputs ops reductions tape
 boxes: ops
 check: axes cached inputs lunette ops platform reductions regions spec
 cli: check explanation lunette scale tour verify warmup_command
-dispatch: adapters arguments axes inputs loading memory ops
-drawing: ops regions spec
+dispatch: adapters annotations arguments axes inputs loading memory ops
+drawing: inputs ops regions spec
 encoding: ops reductions regions
 explanation: arguments axes dispatch inputs kernels.cpu lunette ops reductions
-functional: adapters arguments axes dispatch inputs ops spec unpooling
+functional: adapters annotations arguments axes dispatch inputs ops spec unpooling
 inputs: arguments ops
-jax: arguments axes background dispatch encoding inputs kernels.cpu kernels.threads loading offsets ops reductions regions unpooling
+jax: arguments axes background dispatch encoding inputs kernels.cpu kernels.threads kernels.triton loading offsets ops reductions regions unpooling
 kernels.cpu: background boxes cached explanation kernels.threads loading offsets ops positions reductions regions
 kernels.threads: arguments background kernels.gates loading platform
 kernels.triton: cached kernels.cpu ops reductions regions
@@ -177,16 +177,16 @@ loading: background
 lunette: bounds check dispatch explanation functional kernels.threads offsets onnx ops reductions regions scale spec tape testing torch torchlean warmup
 memory: platform
 offsets: arguments axes dispatch inputs kernels.cpu memory ops positions reductions spec
-onnx: arguments ops spec tape
-ops: arguments axes dispatch drawing records reductions regions
+onnx: arguments inputs ops spec tape
+ops: annotations arguments axes dispatch drawing records reductions regions
 reductions: arguments records
 regions: arguments records
-scale: adapters arguments dispatch kernels.cpu kernels.threads ops platform positions reductions regions
+scale: adapters arguments dispatch inputs kernels.cpu kernels.threads ops platform positions reductions regions
 spec: arguments axes boxes inputs memory ops positions reductions regions unpooling
 tape: arguments axes dispatch inputs ops reductions spec
 testing: arguments check inputs ops reductions regions spec
-torch: adapters arguments cached dispatch encoding kernels.cpu kernels.threads kernels.triton memory offsets ops reductions regions unpooling
-torchlean: arguments inputs ops regions spec
+torch: adapters annotations arguments cached dispatch encoding kernels.cpu kernels.threads kernels.triton memory offsets ops reductions regions unpooling
+torchlean: annotations arguments inputs ops regions spec
 tour: lunette spec
 unpooling: inputs ops
 verify: bounds lunette onnx spec
