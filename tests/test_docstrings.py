@@ -69,7 +69,9 @@ def test_a_public_name_says_what_it_takes_and_shows_it(part, name, monkeypatch, 
         assert ("Returns\n---" in text) == gives
     assert "Examples\n---" in text
     if name != "explain":
-        for backend in list(dispatch.BACKENDS):  # in place: what is prepared is kept by how many there are
+        for backend in list(
+            dispatch.BACKENDS
+        ):  # in place: what is prepared is kept by how many there are
             monkeypatch.delitem(dispatch.BACKENDS, backend)
     monkeypatch.setattr(warmup, "_in_a_process", lambda call: "")
     monkeypatch.chdir(tmp_path)

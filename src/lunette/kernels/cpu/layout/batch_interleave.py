@@ -154,10 +154,8 @@ def _part(op: Pooling, shape: Shape, size: int, bounds: Bounds, alone: int) -> i
     if cells == 1 and items <= MOST:
         return 0  # items of one cell lie side by side as they are: a part of them is such an array again
     one = prod(op.out_shape(shape)) == items
-    if one and isinstance(
-        op.reduction, Max
-    ):  # others have kernels for windows of a part of an item
-        one = _whole(op, shape[first:])
+    if isinstance(op.reduction, Max):  # others have kernels for windows of a part of an item
+        one = one and _whole(op, shape[first:])
     if items < bounds.items or (cells > alone if one else op.rank < 2):
         return 0
     most = min(MOST, max(bounds.part, BYTES // (cells * size) // BLOCK * BLOCK))
