@@ -72,6 +72,7 @@ class Op:
 
     _hash: int
     _text: str
+    _values: tuple[Any, ...]
     _prepared: dict[Any, Any]
     _over_last: Any
     axes: Any = None
@@ -340,10 +341,26 @@ class Op:
     # -- a value: equality, hash, repr --
 
     def _key(self) -> tuple[Any, ...]:
-        return tuple(getattr(self, f.name) for f in fields(self))  # type: ignore[arg-type]
+        try:
+            return self._values
+        except AttributeError:
+            values = tuple(getattr(self, f.name) for f in fields(self))  # type: ignore[arg-type]
+            object.__setattr__(self, "_values", values)
+            return values
 
     def __eq__(self, other: object) -> bool:
-        return self is other or (type(other) is type(self) and self._key() == other._key())
+        if self is other:
+            return True
+        if type(other) is not type(self):
+            return False
+        mine, theirs = self._key(), other._key()
+        if mine is theirs:
+            return True
+        if mine != theirs:
+            return False
+        # Caches ask this in every call of the equal op of another layer: from now on one look tells.
+        object.__setattr__(other, "_values", mine)
+        return True
 
     def __hash__(self) -> int:
         # Kernels look plans up by op on every call, so the hash is computed once.
