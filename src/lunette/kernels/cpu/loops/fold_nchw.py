@@ -30,7 +30,7 @@ from lunette.kernels.cpu.schedule.slots import DIRECT, LINE_BUFFER
 from lunette.kernels.cpu.simd.half import INFINITY
 from lunette.kernels.cpu.simd.prefetch import prefetch_surely
 from lunette.kernels.cpu.simd.streaming import line_buffer, stream_fence
-from lunette.kernels.cpu.simd.strided import strided
+from lunette.kernels.cpu.simd.strided import gathered, strided
 from lunette.kernels.cpu.simd.vec import vec
 from lunette.kernels.cpu.tuning import LINE, MAX_TILE_ROWS
 
@@ -77,7 +77,9 @@ def kernel(dtype: str, operation: str, way: str, folds: str) -> Any:
     outer, fill, safe, fold, negative, end = folding(dtype, operation)
     memory, work, kept = outer.memory, outer.work, outer.kept
     here = vec(work, work, "")
-    width, load_s, every = here.width, here.load, strided(work, work, "")
+    width, load_s = here.width, here.load
+    # Where there is a way, strides are 1 or 2, and what nobody runs makes the rest slower.
+    every = (gathered if way else strided)(work, work, "")
     concat_even, join, broadcast = here.concat_even, getattr(here, operation), here.broadcast
     all_true, _, failed, *_ = guards(work, outer.half)
     halves = outer.half in INFINITY

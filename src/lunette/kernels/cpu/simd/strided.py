@@ -19,7 +19,7 @@ from lunette.kernels.cpu.jit.intrinsics import alwaysinline, compiled
 from lunette.kernels.cpu.simd.vec import vec
 from lunette.kernels.cpu.tuning import SORTED_STEPS
 
-__all__ = ["strided"]
+__all__ = ["gathered", "strided"]
 
 NARROWEST = 16
 """Bits of an element, at least: processors sort out smaller ones piece by piece."""
@@ -77,18 +77,25 @@ def _sorted_out(memory: Any, work: Any, half: str, step: int) -> Any:
 
 
 @cache
-def strided(memory: Any, work: Any, half: str) -> Any:
-    """`strided(p, i, step)` is a vector of the elements i, i + step, …: no other is read past the last of these."""
+def gathered(memory: Any, work: Any, half: str) -> Any:
+    """`gathered(p, i, step)` is a vector of the elements i, i + step, …, each asked for by itself: short code for a rare case."""
     here = vec(memory, work, half)
     width, gather_strided, zero = here.width, here.gather_strided, work(0)
+
+    @compiled
+    def every(p, i, step):
+        alwaysinline()
+        return gather_strided(p, i, step, 0, width, zero)
+
+    return every
+
+
+@cache
+def strided(memory: Any, work: Any, half: str) -> Any:
+    """`strided(p, i, step)` is a vector of the elements i, i + step, …: no other is read past the last of these."""
+    one_by_one = gathered(memory, work, half)
     if work.bitwidth < NARROWEST:
-
-        @compiled
-        def gathered(p, i, step):
-            alwaysinline()
-            return gather_strided(p, i, step, 0, width, zero)
-
-        return gathered
+        return one_by_one
     by_three, by_four, by_five, by_seven = (
         _sorted_out(memory, work, half, s) for s in SORTED_STEPS
     )
@@ -104,6 +111,6 @@ def strided(memory: Any, work: Any, half: str) -> Any:
             return by_five(p, i)
         if step == 7:
             return by_seven(p, i)
-        return gather_strided(p, i, step, 0, width, zero)
+        return one_by_one(p, i, step)
 
     return sorted_out
