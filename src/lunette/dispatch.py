@@ -22,7 +22,7 @@ from lunette.inputs import array
 from lunette.inputs import arrays as arrays_of
 from lunette.loading import load
 from lunette.memory import check_fits, check_room
-from lunette.ops.base import Op, Shape, check_is_op
+from lunette.ops.base import DIRECT, Op, Shape, check_is_op
 
 __all__ = [
     "ADAPTERS",
@@ -585,3 +585,6 @@ def _signature(arrays: tuple[Array, ...]) -> tuple[Any, Any]:
 
 def _alike(a: Array, b: Array) -> bool:
     return a.shape == b.shape and bool(a.dtype == b.dtype)
+
+
+DIRECT[np.ndarray] = forward  # an op that is called need not look for it

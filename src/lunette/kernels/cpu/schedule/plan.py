@@ -167,7 +167,9 @@ class Plan:
         self.room = prod(int(r.max(initial=1)) for r in reads[:-1])
         self.slab_cells = int((slabs[:, 1] - slabs[:, 0]).max(initial=1)) * prod(pooled[1:])
         header[OUT_OF_CACHE] = prod(shape) > CELLS_NEAR
-        self.cells_visited = prod(shape) * max(1, self.room)
+        # Rows are read once for each window along the leading axes that has them: disjoint windows read each once.
+        visits = prod(int(r.sum()) / n for r, n in zip(reads[:-1], pooled, strict=False))
+        self.cells_visited = int(prod(shape) * max(1.0, visits))
         self.empty = any(bool((r == 0).any()) for r in reads)
         self.longest = [int(r.max(initial=0)) for r in reads]
         self.has_winners = not self.empty and prod(pooled) < 1 << 31
