@@ -40,8 +40,8 @@ SMALL_SIZES: dict[str, dict[str, object]] = {
 }
 """By module of the CPU kernels."""
 
-FEW_ITEMS = {"USUAL": (1 << 12, 64, 64, 32), "TIED": (1 << 16, 16, 16, 16)}
-"""Bounds of small items: cells of one, how many there are, and how many make a part, and at least."""
+FEW_ITEMS = {"USUAL": (1 << 12, 64, 64), "TIED": (1 << 16, 16, 16)}
+"""Bounds of small items: cells of one, how many there are, and how many make a part."""
 
 
 def make_sizes_small() -> None:

@@ -1244,7 +1244,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "the first part of small items for all of them",
         "program/tile_stages.py",
-        "kernel.run_chain",
+        "kernel.place",
         "part * chain[r + 1]",
         "0 * chain[r + 1]",
         "small items",
@@ -1261,8 +1261,8 @@ MUTATIONS: tuple[Mutation, ...] = (
         "small items done again that are not the strange ones",
         "layout/batch_interleave.py",
         "BatchInterleave.run",
-        "nonfinite[:, None] * self.part + np.arange(self.part)",
-        "nonfinite[:, None] + np.arange(self.part)",
+        "nonfinite * self.part",
+        "nonfinite",
         "small items",
     ),
     Mutation(

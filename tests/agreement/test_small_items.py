@@ -54,7 +54,7 @@ def test_which_items_go_together(op):
     assert together(64, 64, 7, 19) == expected, "rows fill a vector"
     assert not any(together(64, 64, 7, 21))
     assert not any(together(4, 63, 7, 7)), "too few"
-    assert not any(together(1153, 7, 7)), "no part of them is a whole number of vectors"
+    assert together(1153, 7, 7) == everything, "the last part begins in the one before"
     view = np.zeros((64, 64, 7, 8), "f4")[..., 1:]
     assert not isinstance(forward_call(op, view.shape, view.strides, view.dtype), BatchInterleave)
 
@@ -68,6 +68,20 @@ def test_longer_items_go_together_where_their_winners_lie_apart():
         assert together(op, "f4", 64, 64, 30, 33) == searched
         assert not any(together(op, "f4", 64, 64, 30, 65))
         assert not any(together(op, "f8", 64, 64, 30, 33))
+
+
+@pytest.mark.parametrize("items", [257, 327, 1153])
+def test_a_last_part_that_begins_in_the_one_before_has_the_same_bits(items):
+    x = values.filled("ties", (items, 7, 6), "float32")
+    x[[0, items // 2, items - 1], 2, 3] = np.nan
+    along = values.filled("random", x.shape, "float32")
+    for op in (ln.MaxPool((3, 3), 2, 1), ln.MaxPool((2, 2), ties="all"), ln.AvgPool((3, 2))):
+        grad = values.filled("random", op.out_shape(x.shape), "float32")
+        found = op(x), op.jvp(x, along), op.vjp(x, grad)
+        for first in range(0, items, 50):
+            some = slice(first, first + 50)
+            alone = op(x[some]), op.jvp(x[some], along[some]), op.vjp(x[some], grad[some])
+            assert all(a[some].tobytes() == b.tobytes() for a, b in zip(found, alone, strict=True))
 
 
 def test_one_item_among_many_with_a_nan():

@@ -60,15 +60,14 @@ ONE_WINDOW = 32
 
 
 class Bounds(NamedTuple):
-    """What items are served: cells of one, at most; how many there are, and how many make a part, at least, also where they cannot be cut so."""
+    """What items are served: cells of one, at most; how many there are, and how many make a part, at least."""
 
     cells: int
     items: int
     part: int
-    least: int
 
 
-USUAL, TIED = Bounds(1 << 12, 256, 64, 32), Bounds(1 << 16, 32, 16, 16)
+USUAL, TIED = Bounds(1 << 12, 256, 64), Bounds(1 << 16, 32, 16)
 """As a rule, and where ties count: the other way is many times slower there."""
 
 
@@ -159,7 +158,11 @@ def _part(op: Pooling, shape: Shape, size: int, bounds: Bounds, alone: int) -> i
     if items < bounds.items or (cells > alone if one else op.rank < 2):
         return 0
     most = min(MOST, max(bounds.part, BYTES // (cells * size) // BLOCK * BLOCK))
-    return next((p for p in range(most, bounds.least - 1, -BLOCK) if items % p == 0), 0)
+    even = next((p for p in range(most, bounds.part - 1, -BLOCK) if items % p == 0), 0)
+    if even or items < most:
+        return even
+    # As few parts as may be, all alike: the last ends with the last item, and does some of the part before again.
+    return -(-items // -(-items // most) // BLOCK) * BLOCK
 
 
 def _whole(op: Pooling, pooled: Shape) -> bool:
@@ -178,12 +181,12 @@ def _beside(shape: Shape, size: int) -> Shape:
 
 
 class Step(NamedTuple):
-    """A call of a kernel. Places are bytes of scratch memory or, as pairs, the number of an operand and the bytes of a part of it."""
+    """A call of a kernel. Places are bytes of scratch memory or the number of an operand, bytes of a part of it and those before the last part."""
 
     kernel: Any
     table: int
     units: int
-    places: tuple[int | tuple[int, int], ...]
+    places: tuple[int | tuple[int, int, int], ...]
     flags: int = 0
     flags_step: int = 0
 
@@ -210,7 +213,7 @@ class BatchInterleave:
         result = next(o for o in operands if o.role == "w")
         self.shape, self.dtype = result.shape, result.dtype
         self.operands, self.items = operands, items
-        self.parts, self.part, self.inner = items // part, part, inner
+        self.parts, self.part, self.inner = -(-items // part), part, inner
         self.tables: list[Any] = []
         calls = [inner] if isinstance(inner, Call) else inner.calls
         self.flagged = any(isinstance(call, QuickCall) for call in calls)
@@ -219,10 +222,14 @@ class BatchInterleave:
         self._room(max(call.scratch for call in calls))
         cells = [prod(o.shape) // items for o in operands]
         wholes = [
-            (k, cells[k] * part * o.dtype.itemsize if o.role != "-" else 0)
+            (
+                k,
+                cells[k] * part * o.dtype.itemsize if o.role != "-" else 0,
+                cells[k] * (items - part) * o.dtype.itemsize,
+            )
             for k, o in enumerate(operands)
         ]
-        rooms = [self._room(size) for _, size in wholes]
+        rooms = [self._room(size) for _, size, _ in wholes]
         steps = [
             self._turn(part, cells[k], o.dtype.itemsize, wholes[k], rooms[k])
             for k, o in enumerate(operands)
@@ -274,10 +281,10 @@ class BatchInterleave:
             entry[TABLE], entry[UNITS] = step.table, step.units
             entry[FLAGS], entry[FLAGS_STEP] = step.flags, step.flags_step
             for which, place in enumerate(step.places):
-                at = ARRAYS + 2 * which
+                at = ARRAYS + 3 * which
                 if isinstance(place, tuple):
                     self.addresses.append((begin + at, place[0]))
-                    entry[at + 1] = place[1]
+                    entry[at + 1 : at + 3] = place[1:]
                 else:
                     entry[at] = place
 
@@ -303,9 +310,8 @@ class BatchInterleave:
         )
         if flags.any():
             nonfinite = np.flatnonzero(flags.reshape(-1, 2).any(axis=1))
-            self._mend(
-                [a, b, c], (nonfinite[:, None] * self.part + np.arange(self.part)).reshape(-1)
-            )
+            begin = np.minimum(nonfinite * self.part, self.items - self.part)
+            self._mend([a, b, c], np.unique(begin[:, None] + np.arange(self.part)))
 
     def _mend(self, arrays: list[Array], items: Array) -> None:
         """Do some items again, by themselves: that call makes its own result, in the layout that it writes."""

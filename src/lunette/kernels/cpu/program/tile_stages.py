@@ -14,7 +14,7 @@ from typing import Any
 from numba import types
 
 from lunette.kernels.cpu.jit import intrinsics
-from lunette.kernels.cpu.jit.intrinsics import pointer
+from lunette.kernels.cpu.jit.intrinsics import alwaysinline, compiled, pointer
 from lunette.kernels.cpu.schedule.stages import (
     ARRAYS,
     FLAGS,
@@ -33,6 +33,14 @@ __all__ = ["kernel"]
 def kernel() -> Any:
     """The kernel that runs a chain on parts first … last. Its first arguments are the chain and scratch memory."""
 
+    @compiled
+    def place(chain, r, part, scratch_at):
+        """Where an array of a part is."""
+        alwaysinline()
+        if chain[r + 1] > 0:
+            return chain[r] + min(part * chain[r + 1], chain[r + 2])
+        return chain[r] + scratch_at
+
     @intrinsics.kernel
     def run_chain(chain_at, scratch_at, z, zero, nought, nil, first, last):
         chain = pointer(chain_at, types.int64)
@@ -41,9 +49,9 @@ def kernel() -> Any:
                 s = 1 + step * STEP
                 r = s + ARRAYS
                 # An array with no step from part to part is in the scratch memory.
-                a = chain[r] + (part * chain[r + 1] if chain[r + 1] > 0 else scratch_at)
-                b = chain[r + 2] + (part * chain[r + 3] if chain[r + 3] > 0 else scratch_at)
-                c = chain[r + 4] + (part * chain[r + 5] if chain[r + 5] > 0 else scratch_at)
+                a = place(chain, r, part, scratch_at)
+                b = place(chain, r + 3, part, scratch_at)
+                c = place(chain, r + 6, part, scratch_at)
                 far = chain[s + FLAGS_STEP]
                 flags = chain[s + FLAGS] + (part * far if far >= 0 else scratch_at)
                 call(

@@ -6,7 +6,8 @@ __all__ = ["ARRAYS", "FLAGS", "FLAGS_STEP", "KERNEL", "STEP", "TABLE", "UNITS"]
 
 KERNEL, TABLE, UNITS, FLAGS, FLAGS_STEP, ARRAYS = range(6)
 """Addresses of a kernel and of its table, its units, the number after the table, and that of the next part less that, or −1
-for a place in scratch memory; then where each of three arrays is, and how many bytes further that of the next part: 0 for a place in scratch memory."""
+for a place in scratch memory; then of each of three arrays where it is, how many bytes further that of the next part (0 for a place in scratch
+memory), and how many that of the last part, which ends with the array and may begin in the part before."""
 
-STEP = ARRAYS + 6
+STEP = ARRAYS + 9
 """Numbers of a step."""
