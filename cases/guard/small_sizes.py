@@ -40,7 +40,7 @@ SMALL_SIZES: dict[str, dict[str, object]] = {
 }
 """By module of the CPU kernels."""
 
-FEW_ITEMS = {"USUAL": (1 << 12, 64, 64), "TIED": (1 << 16, 16, 16)}
+FEW_ITEMS = {"USUAL": (1 << 12, 64, 64), "SEARCHED": (1 << 12, 32, 16), "TIED": (1 << 16, 16, 16)}
 """Bounds of small items: cells of one, how many there are, and how many make a part."""
 
 

@@ -132,7 +132,7 @@ def with_beta(call: Any, beta: float) -> Any:
     told = copy(call)
     again = getattr(call, "again", None)
     if again is not None:
-        told.again = lambda: with_beta(again(), beta)
+        told.again = lambda *about: with_beta(again(*about), beta)
     if isinstance(call, TiledCall):
         told.steps = [(kernel, _told(tiling, beta)) for kernel, tiling in call.steps]
     elif isinstance(call, NhwcLseGradient):

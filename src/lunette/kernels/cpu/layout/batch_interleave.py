@@ -67,8 +67,11 @@ class Bounds(NamedTuple):
     part: int
 
 
-USUAL, TIED = Bounds(1 << 12, 256, 64), Bounds(1 << 16, 32, 16)
-"""As a rule, and where ties count: the other way is many times slower there."""
+USUAL, SEARCHED = Bounds(1 << 12, 256, 64), Bounds(1 << 12, 64, 64)
+"""As a rule, and where winners are looked for."""
+
+TIED = Bounds(1 << 16, 32, 16)
+"""Where ties count: the other way is many times slower there."""
 
 
 class Operand(NamedTuple):
@@ -101,8 +104,9 @@ def in_parts(
     sizes = [o.dtype.itemsize for o in operands]
     tied = ties_count(op, verb)
     short = tied or shape[-1] <= _longest(op, shape, verb, sizes[1])  # the first may be offsets
-    alone = 0 if verb == "values" or not isinstance(op.reduction, Max) else ONE_WINDOW
-    part = _part(op, shape, max(sizes), TIED if tied else USUAL, alone) if short else 0
+    searched = verb != "values" and isinstance(op.reduction, Max)
+    bounds, alone = TIED if tied else SEARCHED if searched else USUAL, ONE_WINDOW * searched
+    part = _part(op, shape, max(sizes), bounds, alone) if short else 0
     if not part or not all(o.in_order for o in operands):
         return None
     first = len(shape) - op.rank
@@ -159,10 +163,12 @@ def _part(op: Pooling, shape: Shape, size: int, bounds: Bounds, alone: int) -> i
         return 0
     most = min(MOST, max(bounds.part, BYTES // (cells * size) // BLOCK * BLOCK))
     even = next((p for p in range(most, bounds.part - 1, -BLOCK) if items % p == 0), 0)
-    if even or items < most:
+    if even:
         return even
     # As few parts as may be, all alike: the last ends with the last item, and does some of the part before again.
-    return -(-items // -(-items // most) // BLOCK) * BLOCK
+    parts = max(2, -(-items // most))
+    part = -(-items // parts // BLOCK) * BLOCK
+    return part if bounds.part <= part <= items else 0
 
 
 def _whole(op: Pooling, pooled: Shape) -> bool:
