@@ -548,3 +548,23 @@ def test_betas_without_a_meaning(number):
     layer.beta.data.fill_(number)
     with pytest.raises(ValueError, match="beta="):
         layer(torch.ones(1, 4, dtype=torch.float32))
+
+
+@pytest.mark.parametrize("items", [70, 327, 1024])
+@pytest.mark.parametrize(
+    "op", [ln.MaxPool((2, 2)), ln.MaxPool((3, 3), 2, 1), ln.SmoothMaxPool((2, 2), 1.0)], ids=repr
+)
+def test_many_small_items_with_a_few_that_are_done_again(op, items):
+    """They lie side by side, a part at a time, and each part that is flagged is done again by itself."""
+    x = distinct((items, 6, 7), torch.float32)
+    x[[3, items // 2, items - 1], 2, 2] = (
+        torch.nan if isinstance(op.reduction, ln.Max) else torch.inf
+    )
+    x.requires_grad_()
+    y = op(x)
+    (gradient,) = torch.autograd.grad(y, x, torch.ones_like(y))
+    array = x.detach().numpy()
+    assert y.detach().numpy().tobytes() == op(array).tobytes()
+    assert gradient.numpy().tobytes() == op.vjp(array, np.ones(y.shape, np.float32)).tobytes()
+    with torch.no_grad():
+        assert torch.equal(bits(op(x)), bits(y.detach()))

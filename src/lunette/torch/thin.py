@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from lunette.kernels.cpu.jit.cache import PARAMETERS
+from lunette.kernels.cpu.layout.batch_interleave import BatchInterleave
 from lunette.kernels.cpu.memory.scratchpad import scratchpad
 from lunette.kernels.cpu.program.calls import (
     ArgmaxGradient,
@@ -25,6 +26,7 @@ from lunette.kernels.cpu.program.calls import (
     TiledCall,
 )
 from lunette.kernels.threads import limited
+from lunette.torch.memory import array_of
 
 __all__ = ["Bytes", "Thin", "address_of", "quick", "thin"]
 
@@ -71,8 +73,10 @@ class Thin:
 
     def in_full(self, a: Any, b: Any, c: Any) -> None:
         """The whole call, on the tensors, and again where a kernel should not have trusted their numbers."""
-        at = _Address(b)
-        arrays = _Address(a), at, at if c is b else _Address(c)
+        # What does some items again takes them out of the arrays; other calls ask where these are.
+        view = array_of if isinstance(self.call, BatchInterleave) else _Address
+        at = view(b)
+        arrays = view(a), at, at if c is b else view(c)
         with limited(torch.get_num_threads()):
             if self.flags_only:
                 flags = np.zeros(self.call.steps[0][1].items, np.uint8)
