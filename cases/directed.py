@@ -285,7 +285,7 @@ def _one_cell_of_an_item() -> list[str]:
         places = np.arange(16)
         zeros[places, :, places // 4, places % 4] = -0.0
         zeros[:, places, places // 4, places % 4] = 0.0
-        for x in (nan, zeros):
+        for x in (nan, *zeros):  # a few items at a time: many would be interleaved
             found += max_disagreements(regions, x, ties=(), verbs=("forward",))
     return found
 
