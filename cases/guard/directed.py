@@ -15,8 +15,8 @@ _POOLINGS = (
     *((ln.SmoothMaxPool((n,), 1.0), (1, n)) for n in (65, 100, 128, 1000)),
     (ln.SmoothMaxPool((70,), 1.0, stride=200), (3, 400)),  # cells that no window reads
     (Pool((Adaptive(3),), SmoothMax(1.0)), (2, 300)),
-    # Rows of more than eight vectors, added up in pieces whose last is a part of one.
-    (ln.AvgPool((9, 9), 1, 4), (41, 131)),
+    # Rows of more than 64 vectors, added up in pieces whose last is a part of one; and of more than eight.
+    (ln.AvgPool((9, 9), 1, 4), (41, 1051)),
     (ln.AvgPool((20, 3), 1), (40, 403)),
 )
 
